@@ -30,8 +30,8 @@ class Shares {
  public:
   constexpr Shares() = default;
   Shares(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each,
-         Guarded guarded = Guarded::neither, const SourceReader* reader = nullptr)
-      : to_(to), from_(from), box_(box), guarded_(guarded), reader_(reader) {
+         Guarded guarded = Guarded::neither)
+      : to_(to), from_(from), box_(box), guarded_(guarded) {
     join_rows();
     join_rows();
     rows_ = box_.rows * box_.slices;
@@ -47,7 +47,6 @@ class Shares {
   // Without a gap on either side.
   std::size_t longest_run_bytes() const { return box_.row_bytes; }
   Guarded guarded() const { return guarded_; }
-  bool has_reader() const { return reader_; }
 
   // False: the guarded side is not all there.
   bool copy(std::size_t share, Stores stores) const {
@@ -70,7 +69,6 @@ class Shares {
                 Stores stores) const {
     char* const to = to_.base + slice * to_.slice_pitch + row * to_.row_pitch + at;
     const char* const from = from_.base + slice * from_.slice_pitch + row * from_.row_pitch + at;
-    if (reader_ && rows == 1 && reader_->read(to, from, row_bytes)) return true;
     if (guarded_ != Guarded::neither)
       return guarded_copy({to, from, to_.row_pitch, from_.row_pitch, row_bytes, rows}, guarded_);
     for (std::size_t i = 0; i < rows; ++i)
@@ -93,7 +91,6 @@ class Shares {
   ConstSide from_{};
   Box box_{0};
   Guarded guarded_ = Guarded::neither;
-  const SourceReader* reader_ = nullptr;
   std::size_t rows_ = 0, count_ = 0;
   std::size_t part_bytes_ = 0, parts_of_row_ = 0, rows_each_ = 0;
 };

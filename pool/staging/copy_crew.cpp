@@ -54,8 +54,8 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
 
 // --- The caller's part
 bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded,
-                    const SourceReader* reader, Helped helped) {
-  const Shares shares(to, from, box, settings_.share_bytes, guarded, reader);
+                    Helped helped) {
+  const Shares shares(to, from, box, settings_.share_bytes, guarded);
   const std::uint64_t start = monotonic_ns();
   const bool is_large = helped == Helped::yes && shares.bytes() >= settings_.alone_below_bytes && shares.count() > 1;
   const bool copied =
@@ -91,8 +91,7 @@ bool CopyCrew::copy_large(const Shares& shares, Direction direction) {
 }
 
 WorkersChoice& CopyCrew::workers_of(const Shares& shares, Direction direction) {
-  const int reached = shares.has_reader() ? 2 : shares.guarded() != Guarded::neither ? 1 : 0;
-  return workers_[static_cast<int>(direction)][reached];
+  return workers_[static_cast<int>(direction)][shares.guarded() != Guarded::neither];
 }
 
 // `most`: helpers. Copies that measure stores, and those of few shares, say nothing about threads.

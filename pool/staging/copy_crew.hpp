@@ -61,9 +61,9 @@ class CopyCrew {
   void configure(const Settings& settings) { settings_ = settings; }
 
   // Returns when every byte is copied. False: some of the guarded side was not there. Any number of threads may copy at
-  // the same time. The two sides do not overlap. `reader`: asked first for what is in one row.
+  // the same time. The two sides do not overlap.
   bool copy(const Side& to, const ConstSide& from, const Box& box, Direction direction,
-            Guarded guarded = Guarded::neither, const SourceReader* reader = nullptr, Helped helped = Helped::yes);
+            Guarded guarded = Guarded::neither, Helped helped = Helped::yes);
 
   // When exit begins: the helpers end. For good, in a child that is forked later, too.
   void stop();
@@ -137,7 +137,7 @@ class CopyCrew {
   unsigned helper_count_ = 0;
   pthread_t helpers_[kHelpersMost]{};
   StoresChoice choices_[2]{};
-  WorkersChoice workers_[2][3]{};  // by direction, and by the way that the program's memory is reached
+  WorkersChoice workers_[2][2]{};  // by direction; guarded or not
 
   std::atomic<std::uint64_t> busy_ns_{0};
 };

@@ -8,16 +8,6 @@ namespace cistern::staging {
 // The side that is the program's, and guarded.
 enum class Guarded : unsigned char { neither, source, target };
 
-// Another way to the program's side of a copy to the device than through its addresses, for any number of threads.
-class SourceReader {
- public:
-  // False: some of it has to be read the other way.
-  virtual bool read(char* to, const char* from, std::size_t bytes) const = 0;
-
- protected:
-  ~SourceReader() = default;
-};
-
 // Rows of one length, from the start of one to that of the next so far.
 struct GuardedRows {
   char* to;

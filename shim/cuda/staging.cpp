@@ -184,9 +184,8 @@ namespace {
 // The driver's part of one copy through the ring (Lane in pool/staging/transfer.hpp).
 class CudaLane final : public HostLane {
  public:
-  CudaLane(CudaState& s, const HostCopy& what, Context& context, SourceKind source, ReadAhead::Copy& ahead,
-           staging::Turn* turn)
-      : HostLane(what.to_device, what.host, what.box, source, ahead, turn),
+  CudaLane(CudaState& s, const HostCopy& what, Context& context, ReadAhead::Copy& ahead, staging::Turn* turn)
+      : HostLane(what.to_device, ahead, turn),
         s_(s),
         what_(what),
         context_(context),
@@ -261,11 +260,11 @@ class CudaLane final : public HostLane {
 }  // namespace
 
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context,
-                                    SourceKind source, ReadAhead::Copy& ahead, StreamTurn& turn) {
+                                    ReadAhead::Copy& ahead, StreamTurn& turn) {
   Passage passage;
   bool must_wait = false;
   {
-    CudaLane lane(s, what, *copy_context.context, source, ahead, turn.turn());
+    CudaLane lane(s, what, *copy_context.context, ahead, turn.turn());
     if (!lane.open()) {
       passage.refused = Unstaged::interrupted;
       return passage;

@@ -70,8 +70,8 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
   std::optional<Unstaged> wait_for_earlier_work(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
-  Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context, SourceKind source,
-                    ReadAhead::Copy& ahead, StreamTurn& turn);
+  Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context, ReadAhead::Copy& ahead,
+                    StreamTurn& turn);
   void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
   void drop_trial(CudaState& s, const CopyContext& copy_context, const Trial& trial) {
     put_away(s, copy_context.context, trial);

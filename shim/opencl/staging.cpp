@@ -21,9 +21,8 @@ namespace {
 
 class OpenclLane final : public HostLane {
  public:
-  OpenclLane(const HostCopy& what, StagingChunks& chunks, SourceKind source, ReadAhead::Copy& ahead,
-             staging::Turn* turn)
-      : HostLane(what.to_device, what.host, what.box, source, ahead, turn), what_(what), chunks_(chunks) {}
+  OpenclLane(const HostCopy& what, StagingChunks& chunks, ReadAhead::Copy& ahead, staging::Turn* turn)
+      : HostLane(what.to_device, ahead, turn), what_(what), chunks_(chunks) {}
 
   // Nothing was done: the program's own call can do it all.
   bool untouched() const { return untouched_; }
@@ -207,7 +206,7 @@ std::optional<Unstaged> Staging::wait_for_earlier_work(OpenclState& s, const Hos
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
 
 Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context,
-                                    SourceKind source, ReadAhead::Copy& ahead, QueueTurn& turn) {
+                                    ReadAhead::Copy& ahead, QueueTurn& turn) {
   Passage passage;
   const ContextChunks own = chunks_of(s, copy_context.context, copy_context.device_id);
   if (!own.ring || !own.queue) {
@@ -217,7 +216,7 @@ Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const 
   const auto& ring = own.ring;
   ring->note_use(coarse_now_ns());
   StagingChunks chunks(s.functions, s.calls, copy_context.context, own.queue->get());
-  OpenclLane lane(what, chunks, source, ahead, turn.turn());
+  OpenclLane lane(what, chunks, ahead, turn.turn());
   const unsigned chunks_before = ring->figures().chunks;
   passage.outcome = what.to_device ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
                                    : copy_to_host(*ring, chunks, lane, what.host, what.box);

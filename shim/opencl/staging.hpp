@@ -100,8 +100,8 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
   std::optional<Unstaged> wait_for_earlier_work(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
-  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context, SourceKind source,
-                    ReadAhead::Copy& ahead, QueueTurn& turn);
+  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context, ReadAhead::Copy& ahead,
+                    QueueTurn& turn);
 
   int number_of(cl_device_id device);
 

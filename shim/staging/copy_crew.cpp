@@ -7,7 +7,6 @@
 
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
-#include "shim/staging/mapped_source.hpp"
 
 namespace cistern {
 namespace {
@@ -89,7 +88,6 @@ void copy_crew_after_fork_in_parent() {
 }
 void copy_crew_after_fork_in_child() {
   the_crew.after_fork_in_child();
-  mapped_sources_after_fork_in_child();
   configure_lock.unlock_after_fork();
 }
 

@@ -182,7 +182,7 @@ class StagingEngine {
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);
-    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, plan.source.kind, plan.ahead, turn);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, plan.ahead, turn);
     if (passage.refused) {
       plan.of->count(*passage.refused, what.box.bytes());
       drop(s, plan);

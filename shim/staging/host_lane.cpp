@@ -10,15 +10,6 @@
 
 namespace cistern {
 
-// Files of the network are read through their mapping, because to open one again may ask the server. So are cold ones:
-// the system reads ahead of a reader whose file stays open.
-HostLane::HostLane(bool to_device, const staging::Side& host, const staging::Box& box, SourceKind kind,
-                   ReadAhead::Copy& ahead, staging::Turn* turn)
-    : to_device_(to_device), ahead_(ahead), turn_(turn) {
-  if (to_device && kind == SourceKind::file && box.rows * box.slices == 1)
-    reads_file_ = file_.open(host.base, box.row_bytes);
-}
-
 bool HostLane::may_touch(const staging::Side& side, const staging::Box& box) {
   if (guarded(side, box) != staging::Guarded::neither) return staging::guarded_copies_are_allowed();
   return cistern::may_touch(side, box, !to_device_);
@@ -26,16 +17,12 @@ bool HostLane::may_touch(const staging::Side& side, const staging::Box& box) {
 
 bool HostLane::copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) {
   const bool alone = to_device_ && !ahead_.reads(from.base, from.base + staging::span_bytes(from, box), *this);
-  const bool copied = copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
-                                       to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
-                                       guarded(to_device_ ? from : to, box), reads_file_ && !alone ? &file_ : nullptr,
-                                       alone ? staging::Helped::no : staging::Helped::yes);
+  const bool copied =
+      copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
+                       to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
+                       guarded(to_device_ ? from : to, box), alone ? staging::Helped::no : staging::Helped::yes);
   if (turn_) turn_->progressed();
   return copied;
-}
-
-bool HostLane::is_cached(const char* page, bool is_next) const {
-  return PagesByAddress::is_cached(page, is_next) && !(is_next && reads_file_ && !file_.is_cached(page));
 }
 
 // Blocks of the host pool stay where they are while the program uses them. Another thread may unmap or protect all

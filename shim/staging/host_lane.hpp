@@ -2,17 +2,15 @@
 #pragma once
 #include "pool/staging/transfer.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/staging/mapped_source.hpp"
 #include "shim/staging/read_ahead.hpp"
-#include "shim/staging/source_kind.hpp"
 
 namespace cistern {
 
 class HostLane : public staging::Lane, private PagesByAddress {
  public:
-  // `turn`: the long one that the copy has, where it has one. `host`, `box`: the whole copy's.
-  HostLane(bool to_device, const staging::Side& host, const staging::Box& box, SourceKind kind, ReadAhead::Copy& ahead,
-           staging::Turn* turn);
+  // `turn`: the long one that the copy has, where it has one.
+  HostLane(bool to_device, ReadAhead::Copy& ahead, staging::Turn* turn)
+      : to_device_(to_device), ahead_(ahead), turn_(turn) {}
 
   bool may_touch(const staging::Side& side, const staging::Box& box) final;
   bool copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
@@ -22,14 +20,11 @@ class HostLane : public staging::Lane, private PagesByAddress {
   ~HostLane() = default;
 
  private:
-  bool is_cached(const char* page, bool is_next) const final;
   staging::Guarded guarded(const staging::Side& programs, const staging::Box& box) const;
 
   const bool to_device_;
   ReadAhead::Copy& ahead_;
   staging::Turn* const turn_;
-  MappedSource file_;
-  bool reads_file_ = false;
 };
 
 }  // namespace cistern

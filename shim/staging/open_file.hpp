@@ -27,15 +27,6 @@ class OpenFile {
 
   explicit operator bool() const { return file_ >= 0; }
   std::uintptr_t number() const { return static_cast<std::uintptr_t>(file_); }
-  // The same with a number of at least `least`; not open: there is none.
-  OpenFile with_number_from(unsigned least) const {
-    OpenFile copy;
-    copy.file_ = system_call(SYS_fcntl, number(), static_cast<std::uintptr_t>(F_DUPFD_CLOEXEC), least);
-    return copy;
-  }
-  void close_now() { *this = OpenFile(); }
-  // It was closed by its number.
-  void forget() { file_ = -1; }
 
  private:
   long file_ = -1;

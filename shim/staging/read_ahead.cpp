@@ -18,8 +18,8 @@ constexpr std::uint64_t kPartOfHeadroom = 4;
 
 std::uintptr_t word(const char* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 const char* page_of(const char* address) { return address - word(address) % page_bytes(); }
-bool are_cached(const char* first, const char* end, bool are_next, const FilePages& pages) {
-  return pages.is_cached(page_of(first), are_next) && pages.is_cached(page_of(end - 1), false);
+bool are_cached(const char* first, const char* end, const FilePages& pages) {
+  return pages.is_cached(page_of(first)) && pages.is_cached(page_of(end - 1));
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ void FilePages::read_ahead(const char* first, const char* end) const {
 
 std::uint64_t FilePages::now_ns() const { return monotonic_ns(); }
 
-bool PagesByAddress::is_cached(const char* page, bool) const { return is_resident(word(page)); }
+bool PagesByAddress::is_cached(const char* page) const { return is_resident(word(page)); }
 
 std::size_t ReadAhead::window_most() {
   const std::uint64_t headroom = headroom_.bytes({0, coarse_now_ns(), false});
@@ -97,7 +97,7 @@ void ReadAhead::Copy::ask(const char* read_to, const FilePages& pages) {
   while (asked_to_ < goal()) {
     const char* const first = asked_to_;
     asked_to_ += std::min(kStepBytes, static_cast<std::size_t>(last_ - first));
-    if (are_cached(first, asked_to_, false, pages)) continue;
+    if (are_cached(first, asked_to_, pages)) continue;
     const std::size_t most = of_->window_most();
     if (!has_grown) window_ = std::min(window_ * 2, most);
     has_grown = true;
@@ -115,7 +115,7 @@ bool ReadAhead::Copy::reads(const char* first, const char* end, const FilePages&
   }
   const bool was_asked_for = asks_ && first < asked_to_;
   if (asks_) ask(end, pages);
-  const bool here = are_cached(first, end, true, pages);
+  const bool here = are_cached(first, end, pages);
   began_ns_ = now_ns;
   begun_bytes_ = was_asked_for || !here ? static_cast<std::uint64_t>(end - first) : 0;
   return here;

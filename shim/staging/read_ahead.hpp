@@ -20,8 +20,7 @@ namespace cistern {
 // The pages of a mapped file.
 class FilePages {
  public:
-  // `is_next`: the page is the next one to be read, so that a look may begin to read it.
-  virtual bool is_cached(const char* page, bool is_next) const = 0;
+  virtual bool is_cached(const char* page) const = 0;
   virtual void read_ahead(const char* first, const char* end) const;
   virtual std::uint64_t now_ns() const;
 
@@ -32,7 +31,7 @@ class FilePages {
 // Pages of which nothing but their address is known.
 class PagesByAddress : public FilePages {
  public:
-  bool is_cached(const char* page, bool is_next) const override;
+  bool is_cached(const char* page) const override;
 };
 
 class ReadAhead {

@@ -20,7 +20,7 @@ class Pages : public FilePages {
  public:
   explicit Pages(std::size_t cached, double without = 0.1, double with = 2)
       : cached_(cached), without_(without), with_(with) {}
-  bool is_cached(const char* page, bool) const override { return page < at(cached_); }
+  bool is_cached(const char* page) const override { return page < at(cached_); }
   void read_ahead(const char* first, const char* end) const override {
     asked.emplace_back(mebibyte_of(first), mebibyte_of(end));
   }

@@ -4,8 +4,6 @@
 //   shared=N     memory of memfd_create
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
 //   new=N        such a file, mapped again for each copy; this one and the next three are copied to the device only
-//   named=N      such a file that keeps its name, mapped once, read-only; then a line says how many of its pages the
-//                page tables have, and the number of the file system
 //   cold=N       as new, and no page of it is in the page cache
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root
@@ -79,33 +77,6 @@ void copy_mapped_anew(const std::string& kind, int copies, void* device) {
   if (seteuid(getuid())) std::abort();
 }
 
-int pages_in_tables(const char* memory) {
-  std::uint64_t entries[kBytes / 4096] = {};
-  const int tables = open("/proc/self/pagemap", O_RDONLY);
-  const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(memory) / 4096 * sizeof entries[0]);
-  if (pread(tables, entries, sizeof entries, at) != sizeof entries) std::abort();
-  close(tables);
-  return static_cast<int>(
-      std::count_if(std::begin(entries), std::end(entries), [](std::uint64_t entry) { return entry >> 63; }));
-}
-
-void copy_named(int copies, void* device) {
-  char name[] = "file-copies-XXXXXX";
-  const int file = mkstemp(name);
-  char* const memory = mapping_of(file);
-  const int again = open(name, O_RDONLY);
-  map_again(memory, again);
-  for (int copy = 0; copy < copies; ++copy) NEED(cudaMemcpy(device, memory, kBytes, cudaMemcpyHostToDevice));
-  struct statfs found {};
-  fstatfs(file, &found);
-  std::printf("named: %d pages in the page tables, file system %lx\n", pages_in_tables(memory),
-              static_cast<unsigned long>(found.f_type));
-  std::string back(kBytes, 0);
-  NEED(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
-  if (back != std::string(kBytes, 'w')) need(1, "a copy that brought something else");
-  unlink(name);
-}
-
 char* memory_of(const std::string& kind) {
   if (kind == "file") return mapping_of(new_file());
   if (kind == "shared") return mapping_of(memfd_create("shared", 0));
@@ -134,10 +105,6 @@ int main(int count, char** arguments) {
     const size_t sign = argument.find('=');
     const std::string kind = argument.substr(0, sign);
     int copies = std::atoi(argument.c_str() + sign + 1);
-    if (kind == "named") {
-      copy_named(copies, device);
-      continue;
-    }
     if (kind == "new" || kind == "cold" || kind == "foreign") {
       copy_mapped_anew(kind, copies, device);
       continue;

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <random>
 
@@ -24,14 +25,14 @@ constexpr size_t kBytes = size_t{5} << 20, kPage = 4096;
 // --- Files
 
 // In the folder that the program runs in.
-static char name[] = "staging-files-XXXXXX";
+static char name[sizeof "staging-files-XXXXXX"];
 static int new_named_file(size_t bytes) {
+  strcpy(name, "staging-files-XXXXXX");
   const int file = mkstemp(name);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) exit(91);
   return file;
 }
 static int new_file(size_t bytes) {
-  strcpy(name, "staging-files-XXXXXX");
   const int file = new_named_file(bytes);
   if (unlink(name) != 0) exit(91);
   return file;
@@ -197,6 +198,28 @@ static void random_copies(bool is_named, unsigned seed, int copies) {
   if (is_named) unlink(name);
 }
 
+// To close a file that was opened for a copy would end the locks that the program has on it.
+static void locked() {
+  const int file = new_named_file(kBytes);
+  fill(file, 1);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  if (fcntl(file, F_SETLK, &lock) != 0) exit(99);
+  const Block block;
+  for (const int flags : {MAP_PRIVATE, MAP_SHARED}) {
+    unsigned char* const memory = mapped(file, flags, PROT_READ);
+    NEED(cudaMemcpy(block.at(), memory, kBytes, cudaMemcpyHostToDevice));
+    munmap(memory, kBytes);
+  }
+  const pid_t child = fork();
+  if (child == 0) _exit(fcntl(file, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  say("a lock is %s", status == 0 ? "held" : "lost");
+  unlink(name);
+  close(file);
+}
+
 int main(int count, char** arguments) {
   if (count > 2) {
     const int copies = count > 3 ? atoi(arguments[3]) : 300;
@@ -208,5 +231,6 @@ int main(int count, char** arguments) {
   sparse();
   replaced();
   other_memory();
+  locked();
   return finish();
 }
