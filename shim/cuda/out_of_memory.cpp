@@ -44,7 +44,8 @@ bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t
 }
 
 // Prints whether the driver or the limit refused, and how much was missing. The pool has given back what it could.
-void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes) {
+// Returns the bytes that neither of them would refuse, as far as known.
+std::uint64_t print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes) {
   const std::uint64_t limit = limit_of(device), taken = taken_bytes(device);
   std::size_t free_bytes = 0, total_bytes = 0;
   const bool known = ask_free(s, device, &free_bytes, &total_bytes);
@@ -56,16 +57,21 @@ void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes
     line.print("; it is {} short", human_bytes(bytes - free_bytes));
   } else if (known) {
     line.write("; the free memory is fragmented, or the driver holds it back");
+    return 0;
   }
+  const std::uint64_t left = limit ? limit - std::min(limit, taken) : UINT64_MAX;
+  return known ? std::min<std::uint64_t>(left, free_bytes) : 0;
 }
 
-// Free memory of a range lies beside live blocks: a block that fits there would have succeeded.
-void print_ranges(Sink& line, CudaState& s, const Device& device) {
+// A block that fits beside the live ones of a range would have succeeded, and one of as many whole pieces as the device
+// has `free_bytes` for.
+void print_ranges(Sink& line, CudaState& s, const Device& device, std::uint64_t free_bytes) {
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
   const DeviceRanges::Usage ranges = s.pools.ranges().usage(device);
   if (!ranges.mapped_bytes) return;
-  line.print("; ranges: {} mapped, {} of it free beside live blocks; up to {} would succeed",
+  line.print("; ranges: {} mapped, {} of it free beside live blocks; {} would succeed",
              human_bytes(ranges.mapped_bytes), human_bytes(ranges.mapped_bytes - ranges.used_bytes),
-             human_bytes(ranges.largest_free_bytes));
+             human_bytes(std::max(ranges.largest_free_bytes, free_bytes / kPieceBytes * kPieceBytes)));
 }
 
 }  // namespace
@@ -84,8 +90,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
     if (const std::uint64_t graph = live(s, Family::graph, ordinal)) line.print(", {} for graphs", human_bytes(graph));
     if (const std::uint64_t vmm = live(s, Family::vmm, ordinal)) line.print(", {} mapped", human_bytes(vmm));
   }
-  if (device) print_refusal(line, s, *device, bytes);
-  if (device) print_ranges(line, s, *device);
+  if (device) print_ranges(line, s, *device, print_refusal(line, s, *device, bytes));
   line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
   if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
   print_other_kinds(line, kind);
