@@ -30,7 +30,7 @@ constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on mov
 // No page: the address lies neither in a page of blocks nor in the first slice of a large block. Not inlined: the
 // callers would be longer with a part of it.
 [[gnu::noinline]] Spot find(const void* address) {
-  if (!is_described(slice_number(address))) return {};
+  if (!is_in_window(address)) return {};
   const Spot spot = spot_of(address);
   const PageState state = spot.page->state;
   const bool has_blocks = state == PageState::small || state == PageState::medium || state == PageState::large ||
@@ -307,10 +307,10 @@ Freed deallocate(void* memory) {
 }
 
 std::size_t usable_bytes(const void* block) {
-  const std::uintptr_t slice = slice_number(block);
-  if (is_described(slice) && (the_pool.window.pages[slice].state == PageState::small ||
-                              the_pool.window.pages[slice].state == PageState::medium))
-    return kBytesOfClass.of[the_pool.window.pages[slice].size_class];
+  if (is_in_window(block)) {
+    const Page& page = *page_at(static_cast<Slice>(slice_number(block)));
+    if (page.state == PageState::small || page.state == PageState::medium) return kBytesOfClass.of[page.size_class];
+  }
   const Spot found = find(block);
   if (!found.page) return 0;
   if (found.page->state == PageState::large) return found.offset ? 0 : found.page->bytes;

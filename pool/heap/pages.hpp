@@ -14,7 +14,11 @@ __attribute__((no_sanitize("thread"))) inline bool is_described(std::uintptr_t s
   return slice < the_pool.window.slice_limit;
 }
 inline bool there_is_a_window() { return is_described(0); }
-inline bool is_in_window(const void* address) { return is_described(slice_number(address)); }
+// For addresses of anybody's: where the window lies is read after its limit, since another thread may be placing it.
+inline bool is_in_window(const void* address) {
+  const std::uintptr_t limit = std::atomic_ref(the_pool.window.slice_limit).load(std::memory_order_acquire);
+  return limit && slice_number(address) < limit;
+}
 inline char* slice_memory(std::uintptr_t slice) {
   return reinterpret_cast<char*>(the_pool.window.base + (slice << kSliceShift));
 }
