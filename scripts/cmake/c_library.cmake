@@ -34,12 +34,17 @@ endif()
 list(TRANSFORM newer_symbols PREPEND "--wrap=" OUTPUT_VARIABLE wrap_newer_symbols)
 list(TRANSFORM wrap_newer_symbols PREPEND "-Wl," OUTPUT_VARIABLE wrap_options)
 
-# cistern_c_library(TARGET): for shared objects that leave this house.
-function(cistern_c_library target)
-  target_link_options(${target} PRIVATE ${wrap_options})
+# cistern_old_c_library(TARGET): linked with the old C library, where there is one.
+function(cistern_old_c_library target)
   if(CISTERN_C_LIBRARY)
     # A sysroot alone still takes the start files and libc.so of the compiler's own.
     target_link_options(${target} PRIVATE
       "--sysroot=${CISTERN_C_LIBRARY}" "-B${CISTERN_C_LIBRARY}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}")
   endif()
+endfunction()
+
+# cistern_c_library(TARGET): for shared objects that leave this house.
+function(cistern_c_library target)
+  target_link_options(${target} PRIVATE ${wrap_options})
+  cistern_old_c_library(${target})
 endfunction()
