@@ -7,7 +7,6 @@ foreach(header CLI/CLI.hpp nlohmann/json.hpp)
   file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/command_headers/${folder}" SYMBOLIC)
 endforeach()
 
-# What they have in common: no exception ends in somebody else's process here.
 add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_include_directories(cistern_command_flags SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/command_headers")
