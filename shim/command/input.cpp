@@ -13,6 +13,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void add_file(formats::RunReader& reader, const std::string& path) {
+  try {
+    reader.add(text_of(path));
+  } catch (const formats::BadReport& bad) {
+    throw BadInput(path + " " + bad.what());
+  }
+}
+
+std::vector<std::string> files_of_folder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".json") files.push_back(at->path());
+  if (error) throw BadInput(folder + ": " + error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
 std::string text_of(const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "rbe");
   if (!file) throw BadInput(path + ": " + std::strerror(errno));
@@ -26,43 +46,30 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-void add_file(formats::RunReader& reader, const std::string& path) {
-  try {
-    reader.add(text_of(path));
-  } catch (const formats::BadReport& bad) {
-    throw BadInput(path + " " + bad.what());
-  }
-}
-
-void add_folder(formats::RunReader& reader, const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".json") files.push_back(at->path());
-  if (error) throw BadInput(folder + ": " + error.message());
-  std::ranges::sort(files);
-  for (const std::string& file : files) {
-    try {
-      add_file(reader, file);
-    } catch (const BadInput& bad) {
-      std::fprintf(stderr, "cistern: left out: %s\n", bad.what());
+void for_each_report(const std::vector<std::string>& paths, const std::function<void(const std::string&)>& use) {
+  bool any = false;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      use(path);
+      any = true;
+      continue;
+    }
+    for (const std::string& file : files_of_folder(path)) {
+      try {
+        use(file);
+        any = true;
+      } catch (const BadInput& bad) {
+        std::fprintf(stderr, "cistern: left out: %s\n", bad.what());
+      }
     }
   }
+  if (!any) throw BadInput(paths.front() + ": no JSON report is in this folder");
 }
-
-}  // namespace
 
 formats::Run read_reports(const std::vector<std::string>& paths) {
   formats::RunReader reader;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (fs::is_directory(path, error)) {
-      add_folder(reader, path);
-    } else {
-      add_file(reader, path);
-    }
-  }
-  if (reader.run().reports.empty()) throw BadInput(paths.front() + ": no JSON report is in this folder");
+  for_each_report(paths, [&](const std::string& file) { add_file(reader, file); });
   return reader.take();
 }
 

@@ -1,5 +1,7 @@
 // The reports that a command line names: files, and folders with files.
 #pragma once
+#include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,8 +16,12 @@ struct BadInput : std::exception {
   std::string line;
 };
 
-// A folder stands for all its `*.json`, in the order of their names. A file of a folder that is no report is left out
-// with a line on stderr. Throws BadInput where a named file is none, and where no report is left.
+// A folder stands for all its `*.json`, in the order of their names. If `use` throws BadInput for a file of a folder,
+// the file is left out with a line on stderr. Throws BadInput for a file that was named, and where no file is left.
+void for_each_report(const std::vector<std::string>& paths, const std::function<void(const std::string&)>& use);
+
+// Throws BadInput.
+std::string text_of(const std::string& path);
 formats::Run read_reports(const std::vector<std::string>& paths);
 
 }  // namespace cistern::command

@@ -34,11 +34,11 @@ void add(Entry& entry, const LiveRow& row) {
 
 }  // namespace
 
-Standing standing_of(const LiveRow& row) {
-  if (row.leak_class == "lost" || row.leak_class == "indirectly lost" || row.leak_class == "held only by the driver")
-    return Standing::lost;
-  if (row.leak_class == "possibly lost") return Standing::possibly_lost;
-  return row.leak_class == "reachable" ? Standing::reachable : Standing::never_freed;
+Standing standing_of(const std::string& leak_class) {
+  for (const char* lost : {"lost", "indirectly lost", "held only by the driver"})
+    if (leak_class == lost) return Standing::lost;
+  if (leak_class == "possibly lost") return Standing::possibly_lost;
+  return leak_class == "reachable" ? Standing::reachable : Standing::never_freed;
 }
 
 const char* name_of(Standing standing) {

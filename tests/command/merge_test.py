@@ -1,0 +1,109 @@
+"""`cistern merge`: 10,000 simulated ranks, in bounded memory; and the page's example with Dask.
+
+usage: merge_test.py CISTERN SHIM PAGE
+"""
+import json
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CISTERN, SHIM, PAGE = (pathlib.Path(path).resolve() for path in sys.argv[1:4])
+RANKS = 10_000
+OUTLIER = 4711
+
+
+def cistern(*arguments, **options):
+    return subprocess.run([str(CISTERN), *map(str, arguments)], check=False, capture_output=True, text=True,
+                          timeout=300, **options)
+
+
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        ran = cistern("run", "-o", cls.folder / "one", "--sites", "all", "--", sys.executable, "-c", "pass",
+                      env={**os.environ, "LIBCISTERN_LIBRARY": str(SHIM)})
+        [path] = [path for path in (cls.folder / "one").glob("*.json")]
+        assert ran.returncode == 0, ran.stderr
+        cls.one = json.loads(path.read_text())
+        del cls.one["text"]
+        cls.one["kinds"]["host"]["peak_bytes"] = 100_000_000
+
+    def write(self, name, ranks):
+        folder = self.folder / name
+        folder.mkdir()
+        host = self.one["kinds"]["host"]
+        for rank in ranks:
+            self.one["cistern"]["rank"] = rank
+            host["live_bytes"] = 1000 + rank % 7
+            host["peak_bytes"] = 900_000_000 if rank == OUTLIER else 100_000_000 + rank
+            (folder / f"rank-{rank}.json").write_text(json.dumps(self.one))
+        return folder
+
+    def test_ten_thousand_in_bounded_memory(self):
+        folder = self.write("many", range(RANKS))
+        bytes_read = sum(path.stat().st_size for path in folder.iterdir())
+        out = self.folder / "merged.json"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = cistern("merge", "-o", out, folder)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        print(f"{RANKS} ranks, {bytes_read >> 20} MiB: {after.ru_utime - before.ru_utime:.1f} s, "
+              f"{after.ru_maxrss >> 10} MiB", file=sys.stderr)
+        self.assertLess(after.ru_maxrss << 10, 64 << 20)
+        merged = json.loads(out.read_text())
+        host = merged["kinds"]["host"]
+        self.assertEqual(merged["cistern_merge"]["processes"], RANKS)
+        self.assertEqual(host["live_bytes"]["sum"], sum(1000 + rank % 7 for rank in range(RANKS)))
+        self.assertEqual(host["peak_bytes"]["most"], {"value": 900_000_000, "process": f"rank {OUTLIER}"})
+        self.assertEqual(host["peak_bytes"]["least"], {"value": 100_000_000, "process": "rank 0"})
+        self.assertIn(f"outlier: rank {OUTLIER} peaks at 858.3 MiB, 9.0 times the mean", ran.stdout)
+        live = [leak for leak in self.one["leaks"] if not leak.get("suppressed")]
+        self.assertEqual(sum(site["bytes"]["sum"] for site in merged["sites"]),
+                         RANKS * sum(leak["bytes"] for leak in live))
+
+    def test_parts_merge_to_the_whole(self):
+        whole, parts = self.folder / "whole.json", [self.folder / "first.json", self.folder / "second.json"]
+        folders = [self.write("even", range(0, 40, 2)), self.write("odd", range(1, 40, 2))]
+        self.assertEqual(cistern("merge", "-o", whole, *folders).returncode, 0)
+        for part, folder in zip(parts, folders):
+            self.assertEqual(cistern("merge", "-o", part, folder).returncode, 0)
+        again = self.folder / "again.json"
+        shown = cistern("merge", "-o", again, *reversed(parts))
+        self.assertEqual(again.read_text(), whole.read_text())
+        self.assertEqual(shown.stdout, cistern("merge", whole).stdout)
+
+    def test_bad_files(self):
+        bad = self.folder / "bad.json"
+        bad.write_text('{"cistern_merge": {"schema": 9}}')
+        ran = cistern("merge", bad)
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr),
+                         (2, "", f"cistern: {bad} is a merged report of another version of Cistern\n"))
+        out = self.folder / "none" / "out.json"
+        ran = cistern("merge", "-o", out, self.write("few", range(2)))
+        self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+        self.assertIn(str(out), ran.stderr)
+
+    def test_the_example_with_dask(self):
+        try:
+            import dask.bag  # noqa: F401
+        except ImportError:
+            self.skipTest("no Dask (python3-dask)")
+        folder = self.write("reports", range(100))
+        [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        subprocess.run([sys.executable, "-c", example], check=True, cwd=self.folder, timeout=300,
+                       env={**os.environ, "PATH": f"{CISTERN.parent}:{os.environ['PATH']}"})
+        expected = self.folder / "expected.json"
+        cistern("merge", "-o", expected, folder)
+        self.assertEqual((self.folder / "all.json").read_text(), expected.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[4:]])
