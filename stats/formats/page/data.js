@@ -1,0 +1,159 @@
+// The reports: unpacked, with the sums that the page shows of one process or of all of them together.
+
+const kLost = ['lost', 'indirectly lost', 'held only by the driver'];
+// The classes in words, the worst first.
+const kClasses = new Map([
+  ['lost', 'lost'], ['indirectly lost', 'indirectly lost'], ['held only by the driver', 'driver-held'],
+  ['possibly lost', 'possibly lost'], ['unclassified', 'unclassified'], ['never freed', 'never freed'],
+  ['never freed, went with its context', 'never freed, context destroyed'], ['live', 'live'],
+  ['reachable', 'reachable']]);
+const severity = row => { const at = [...kClasses.keys()].indexOf(row.class); return at < 0 ? kClasses.size : at; };
+const isLost = row => kLost.includes(row.class);
+
+async function unpacked(base64) {
+  const packed = Uint8Array.from(atob(base64), character => character.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  const data = JSON.parse(await new Response(stream).text());
+  data.frames ??= [];
+  data.stacks ??= [];
+  for (const frame of data.frames) describeFrame(frame);
+  for (const report of data.reports) completeReport(report);
+  return data;
+}
+
+function describeFrame(frame) {
+  const module = frame.module ? fileName(frame.module) : '';
+  frame.place = frame.file ? fileName(frame.file) + (frame.line ? `:${frame.line}` : '')
+              : module ? `${module}+${hex(frame.offset)}` : hex(frame.address);
+  frame.name = frame.function ?? frame.place;
+  frame.text = `${frame.name} ${frame.file ?? ''} ${frame.module ?? ''}`.toLowerCase();
+}
+
+// Lists that are empty are not in the data. The rows that were left out stand at the end of their lists, without a stack.
+function completeReport(report) {
+  for (const list of ['leaks', 'at_peak', 'in_loops', 'growing', 'transfers', 'copy_sites', 'waits', 'staging',
+                      'device_memory', 'device_ranges', 'frameworks', 'estimated', 'others']) report[list] ??= [];
+  for (const part of ['kinds', 'fragmentation', 'host_classes']) report[part] ??= {};
+  for (const row of report.leaks) row.rows = 1, row.by_library = Boolean(row.owner) && !row.program;
+  for (const other of report.others) {
+    if (other.list === 'leaks') report.leaks.push({...other, first_s: 0, last_s: Infinity});
+    if (other.list === 'at_peak') report.at_peak.push({...other, peak_bytes: other.bytes, peak_blocks: other.blocks});
+  }
+}
+
+const processName = report => {
+  const {rank, ranks, pid, command} = report.cistern;
+  const name = rank === undefined ? '' : `rank ${rank}${ranks === undefined ? '' : `/${ranks}`}  `;
+  return `${name}pid ${pid}  ${fileName((command ?? '').split(' ')[0])}`;
+};
+const isRunning = report => ['call', 'request'].includes(report.cistern.moment);
+const endedByItself = report => ['exit', '_exit'].includes(report.cistern.moment);
+
+// --- What is shown of some processes: figures of kinds are added up, rows are those of all
+
+function scopeOf(reports) {
+  const single = reports.length === 1 ? reports[0] : undefined;
+  const rowsOf = list => reports.flatMap(report => report[list]);
+  return {
+    reports, single,
+    kinds: single ? single.kinds : summed(reports.map(report => report.kinds), addKind),
+    fragmentation: single ? single.fragmentation
+                          : summed(reports.map(report => report.fragmentation), addFragmentation),
+    host_classes: summed(reports.map(report => report.host_classes), addCounts),
+    estimated: new Set(rowsOf('estimated')),
+    leaks: rowsOf('leaks'), at_peak: rowsOf('at_peak'), in_loops: rowsOf('in_loops'), growing: rowsOf('growing'),
+    transfers: single ? single.transfers : mergedTransfers(rowsOf('transfers')),
+    copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'), staging: rowsOf('staging'),
+    device_memory: single ? single.device_memory : [], device_ranges: rowsOf('device_ranges'),
+    wall_s: Math.max(...reports.map(report => report.cistern.wall_s)),
+  };
+}
+
+function summed(parts, add) {
+  const sums = {};
+  for (const part of parts)
+    for (const [name, value] of Object.entries(part))
+      sums[name] = name in sums ? add(sums[name], value) : structuredClone(value);
+  return sums;
+}
+
+function addCounts(sum, more) {
+  for (const [name, value] of Object.entries(more)) if (typeof value === 'number') sum[name] = (sum[name] ?? 0) + value;
+  return sum;
+}
+
+function addKind(sum, more) {
+  addCounts(sum, more);
+  delete sum.peak_at_s;  // that of one process is not that of all
+  sum.pooled ||= more.pooled;
+  for (const [reason, count] of Object.entries(more.unpooled ?? {}))
+    (sum.unpooled ??= {})[reason] = (sum.unpooled[reason] ?? 0) + count;
+  sum.live_over_time = addLevels(sum.live_over_time, more.live_over_time);
+  sum.classes = addRows(sum.classes, more.classes, 'sizes');
+  sum.sizes = addRows(sum.sizes, more.sizes, 'block_bytes');
+  return sum;
+}
+
+function addRows(sum = [], more = [], key) {
+  for (const row of more) {
+    const same = sum.find(other => other[key] === row[key]);
+    if (!same) sum.push({...row});
+    else for (const [name, value] of Object.entries(row)) if (name !== key) same[name] += value;
+  }
+  return sum;
+}
+
+function addFragmentation(sum, more) {
+  const largest = Math.max(sum.largest_free_bytes, more.largest_free_bytes);
+  for (const part of ['internal', 'external', 'reserved_per_live', 'worst']) delete sum[part];
+  addCounts(sum, {...more, internal: undefined, external: undefined, reserved_per_live: undefined});
+  sum.largest_free_bytes = largest;
+  return sum;
+}
+
+// The level of a moment. Before the first interval nothing was live; behind the last it stays.
+function levelAt(levels, at_s, which) {
+  if (!levels || at_s < levels.start_s) return 0;
+  const at = Math.min(Math.floor((at_s - levels.start_s) / levels.interval_s), levels.last.length - 1);
+  return levels[which][at];
+}
+
+function addLevels(one, other) {
+  if (!one || !other) return one ?? structuredClone(other);
+  const kIntervals = 128;
+  const end = of => of.start_s + of.interval_s * of.last.length;
+  const start_s = Math.min(one.start_s, other.start_s);
+  const interval_s = Math.max((Math.max(end(one), end(other)) - start_s) / kIntervals, 1e-6);
+  const sums = which => Array.from({length: kIntervals}, (_, i) => {
+    const at_s = start_s + interval_s * (i + 0.5);
+    return levelAt(one, at_s, which) + levelAt(other, at_s, which);
+  });
+  return {start_s, interval_s, least: sums('least'), last: sums('last')};
+}
+
+function mergedTransfers(rows) {
+  const sums = new Map();
+  for (const row of rows) {
+    const key = [row.kind, row.direction, row.pageable, row.asynchronous].join();
+    const sum = sums.get(key);
+    if (!sum) sums.set(key, {...row, bytes_per_s_p50: undefined, bytes_per_s_p95: undefined, efficiency: undefined});
+    else for (const name of ['count', 'bytes', 'failed', 'seconds'])
+      if (row[name] !== undefined) sum[name] = (sum[name] ?? 0) + row[name];
+  }
+  return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
+}
+
+// --- The verdict: memory of the GPU by its worst class
+
+// {lost, possible, unjudged, reachable}: each {blocks, bytes, sites} of rows that no rule suppresses.
+function verdictSums(rows) {
+  const none = () => ({blocks: 0, bytes: 0, sites: 0});
+  const sums = {lost: none(), possible: none(), unjudged: none(), reachable: none()};
+  for (const row of rows) {
+    const part = isLost(row) ? 'lost' : row.class === 'possibly lost' ? 'possible'
+               : row.class === 'reachable' ? 'reachable' : 'unjudged';
+    sums[part].blocks += row.blocks, sums[part].bytes += row.bytes, sums[part].sites += row.rows;
+  }
+  return sums;
+}
+const gpuLeaks = scope => scope.leaks.filter(row => row.kind !== 'host' && !row.suppressed);
