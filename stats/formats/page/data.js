@@ -63,7 +63,7 @@ function scopeOf(reports) {
     estimated: new Set(rowsOf('estimated')),
     leaks: rowsOf('leaks'), at_peak: rowsOf('at_peak'), in_loops: rowsOf('in_loops'), growing: rowsOf('growing'),
     transfers: single ? single.transfers : mergedTransfers(rowsOf('transfers')),
-    copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'), staging: rowsOf('staging'),
+    copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'), staging: single ? single.staging : mergedStaging(rowsOf('staging')),
     device_memory: single ? single.device_memory : [], device_ranges: rowsOf('device_ranges'),
     wall_s: Math.max(...reports.map(report => report.cistern.wall_s)),
   };
@@ -143,16 +143,28 @@ function mergedTransfers(rows) {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
+function mergedStaging(rows) {
+  const sums = new Map();
+  for (const row of rows) {
+    const key = [row.device, row.direction, row.source].join(), sum = sums.get(key);
+    if (!sum) { sums.set(key, structuredClone(row)); continue; }
+    for (const name of ['staged_copies', 'staged_bytes', 'passed_on_bytes']) sum[name] += row[name];
+    sum.passed_on = addCounts(sum.passed_on ?? {}, row.passed_on ?? {});
+  }
+  return [...sums.values()];
+}
+
 // --- The verdict: memory of the GPU by its worst class
 
 // {lost, possible, unjudged, reachable}: each {blocks, bytes, sites} of rows that no rule suppresses.
 function verdictSums(rows) {
-  const none = () => ({blocks: 0, bytes: 0, sites: 0});
+  const none = () => ({blocks: 0, bytes: 0, sites: 0, kept: 0});
   const sums = {lost: none(), possible: none(), unjudged: none(), reachable: none()};
   for (const row of rows) {
     const part = isLost(row) ? 'lost' : row.class === 'possibly lost' ? 'possible'
                : row.class === 'reachable' ? 'reachable' : 'unjudged';
     sums[part].blocks += row.blocks, sums[part].bytes += row.bytes, sums[part].sites += row.rows;
+    sums[part].kept += row.kept_parent_bytes ?? 0;
   }
   return sums;
 }

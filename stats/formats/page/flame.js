@@ -68,7 +68,7 @@ class FlameGraph {
   }
 
   draw() {
-    const kRow = 19, kNarrowest = 0.7;
+    const kRow = 19, kNarrowest = 1.5, kNarrowestParent = 10;
     this.canvas.hidden = !this.root?.value;
     this.showPath();
     if (!this.root?.value) {
@@ -80,6 +80,7 @@ class FlameGraph {
     const place = (node, x, box_width, depth) => {
       this.boxes.push({node, x, y: depth * kRow, width: box_width, height: kRow - 1});
       let child_x = x;
+      if (box_width < kNarrowestParent) return;  // zoomed to, it shows what is in it
       for (const child of node.children) {
         const child_width = child.value / node.value * box_width;
         if (child_width >= kNarrowest) place(child, child_x, child_width, depth + 1);
@@ -94,7 +95,7 @@ class FlameGraph {
   }
 
   drawBox(context, {node, x, y, width, height}) {
-    const drawn = Math.max(width - 1, 0.7), matched = this.matches(node);
+    const drawn = Math.max(width - 1, 1), matched = this.matches(node);
     context.globalAlpha = this.pattern && !matched ? 0.45 : 1;
     context.fillStyle = matched ? theme.color('match') : node.frame ? frameColor(node.kind, node.name)
                       : node.kind ? kindColor(node.kind, 0.8) : theme.color('line');

@@ -47,9 +47,12 @@ function showChoices() {
     button(kind ? [swatch(kind), kind] : 'all kinds', kind === state.kind, () => { state.kind = kind; showSites(); }, {'data-kind-filter': kind ?? ''})));
 }
 
-// Where the largest leak is, a stranger should see first.
+// What a stranger should see first: leaks, of the GPU where it was used; without leaks what the memory was for.
 function firstView() {
-  return kViews.find(view => view.rows(scope).length) ?? kViews[1];
+  const view = id => kViews.find(of => of.id === id), gpu = gpuLeaks(scope);
+  const used = scope.reports.some(report => report.cistern.gpu_memory_used);
+  if ((used ? gpu : scope.leaks).some(isLost)) return view('lost');
+  return gpu.length || !scope.at_peak.length ? view('live') : view('peak');
 }
 
 function openSite(row) {

@@ -19,13 +19,14 @@ function verdictParts(rows, running) {
 function verdictLine(part, by) {
   return make('span', {}, figure(`verdict.${by}.${part.part}.blocks`, part.blocks, counted(part.blocks, 'block')), ', ',
     bytesFigure(`verdict.${by}.${part.part}.bytes`, part.bytes), ` ${part.state} at `,
-    figure(`verdict.${by}.${part.part}.sites`, part.sites, counted(part.sites, 'site')));
+    figure(`verdict.${by}.${part.part}.sites`, part.sites, counted(part.sites, 'site')),
+    part.kept ? [', ', bytesFigure(`verdict.${by}.${part.part}.kept`, part.kept), ' of it kept alive by sub-buffers'] : '');
 }
 
 function occasionOf({cistern}) {
-  const ended = {exit: '', _exit: 'ended by _exit', call: 'requested by the program, which is still running',
+  const ended = {exit: 'ended by itself', _exit: 'ended by _exit', call: 'requested by the program, which is still running',
                  request: 'requested by a signal; the program is still running'}[cistern.moment];
-  return [ended ?? `ended by ${cistern.moment}`,
+  return [`pid ${cistern.pid}, ran for ${seconds(cistern.wall_s)}, ${ended ?? `ended by ${cistern.moment}`}`,
           cistern.exit_code === undefined ? '' : `exit code ${cistern.exit_code} instead of 0`,
           cistern.gate ? `gate: ${cistern.gate.outcome}${cistern.gate.reason ? ` (${cistern.gate.reason})` : ''}` : '']
     .filter(Boolean).join('; ');
@@ -117,7 +118,7 @@ function processList(scope, choose) {
 // --- Kinds
 
 function showKinds(scope) {
-  const driverCalls = kind => kind.driver_allocs + kind.driver_frees;
+  const driverCalls = kind => kind.driver_allocs + kind.driver_frees + kind.driver_syncs + kind.driver_queries;
   const place = (name, figure) => `kinds.${name}.${figure}`;
   const amount = name => ([kind, of]) => bytesFigure(place(kind, name), of[name]);
   const several = scope.reports.length > 1;
@@ -127,11 +128,11 @@ function showKinds(scope) {
     {title: 'in blocks', class: 'number', cell: ([kind, of]) => figure(place(kind, 'live_blocks'), of.live_blocks, grouped(of.live_blocks))},
     {title: 'peak', class: 'number', cell: ([kind, of]) => [several ? 'at most ' : about(scope, place(kind, 'peak_bytes')), amount('peak_bytes')([kind, of]),
       of.peak_at_s === undefined ? '' : make('span', {class: 'faint'}, ` at ${seconds(of.peak_at_s)}`)]},
-    {title: 'retained by the pool', class: 'number', cell: ([kind, of]) => of.pooled ? amount('pooled_bytes')([kind, of]) : '-'},
+    {title: 'retained', class: 'number', cell: ([kind, of]) => of.pooled ? amount('pooled_bytes')([kind, of]) : '-'},
     {title: 'allocations', class: 'number', cell: ([kind, of]) => figure(place(kind, 'allocations'), of.allocations, grouped(of.allocations))},
-    {title: 'without a driver call', class: 'number', cell: ([kind, of]) => of.pooled && of.allocations
+    {title: 'hit rate', class: 'number', cell: ([kind, of]) => of.pooled && of.allocations
       ? figure(place(kind, 'pool_hits'), of.pool_hits, percent(of.pool_hits / of.allocations)) : '-'},
-    {title: 'driver allocs, frees', class: 'number', cell: ([kind, of]) => figure(place(kind, 'driver_calls'), driverCalls(of), grouped(driverCalls(of)))},
+    {title: 'driver calls', class: 'number', cell: ([kind, of]) => figure(place(kind, 'driver_calls'), driverCalls(of), grouped(driverCalls(of)))},
     {title: 'failed', class: 'number', cell: ([kind, of]) => figure(place(kind, 'failed'), of.failed, of.failed ? grouped(of.failed) : '-', {class: of.failed ? 'bad' : ''})},
     {title: 'left to the driver', cell: ([, of]) => Object.entries(of.unpooled ?? {}).map(([why, count]) => `${why} ${grouped(count)}`).join(', ')},
   ], Object.entries(scope.kinds))), ...scope.device_memory.map(showDevice));
@@ -228,7 +229,7 @@ function showCopies(scope, data) {
   const parts = [];
   if (scope.transfers.length) parts.push(make('div', {class: 'scroll'}, tableOf([
     {title: 'direction', cell: row => row.direction},
-    {title: 'host memory', cell: row => `${hostMemory(row)}${row.asynchronous ? ', async' : ''}`},
+    {title: 'host memory', cell: row => [hostMemory(row), row.asynchronous ? 'async' : ''].filter(Boolean).join(', ')},
     {title: 'copies', class: 'number', cell: row => figure('transfers.count', row.count, grouped(row.count))},
     {title: 'bytes', class: 'number', cell: row => bytesFigure('transfers.bytes', row.bytes)},
     {title: 'blocked for', class: 'number', cell: row => row.seconds === undefined ? '-' : figure('transfers.seconds', row.seconds, duration(row.seconds))},

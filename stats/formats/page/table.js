@@ -10,7 +10,8 @@ function siteFrame(row, data) {
 function siteName(row, data) {
   const frame = siteFrame(row, data);
   if (!frame) return [make('i', {}, row.list ? `${counted(row.rows, 'smaller site')}, left out of this page` : 'no call site')];
-  return [make('b', {class: 'mono'}, frame.name), ' ', make('span', {class: 'faint mono'}, frame.place),
+  return [make('b', {class: 'mono'}, frame.name), ' ',
+          frame.name === frame.place ? '' : make('span', {class: 'faint mono'}, frame.place),
           row.api ? make('span', {class: 'tag'}, row.api) : ''];
 }
 
@@ -39,12 +40,12 @@ class SiteTable {
     const view = this.view, where = row => siteFrame(row, this.data)?.name ?? '';
     return [
       {title: view.counts ? 'allocations' : 'bytes', class: 'number', key: view.weight, cell: row => this.amount(row)},
-      {title: 'blocks', class: 'number', key: view.blocks,
+      {title: 'blocks', class: 'number optional', key: view.blocks,
        cell: row => figure('site.blocks', view.blocks(row), grouped(view.blocks(row)))},
       ...view.classes ? [{title: 'class', key: row => -severity(row), cell: row => classTag(row.class)}] : [],
       {title: 'kind', key: row => row.kind, cell: row => kindTag(row.kind)},
       {title: 'call site', class: 'where', key: where, cell: row => siteName(row, this.data)},
-      ...view.classes ? [{title: 'first seen', class: 'number', key: row => row.first_s,
+      ...view.classes ? [{title: 'first seen', class: 'number optional', key: row => row.first_s,
                           cell: row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s))}] : [],
     ];
   }
@@ -108,10 +109,13 @@ class SiteTable {
     line.after(make('tr', {class: 'opened'}, make('td', {colspan: columns}, this.facts(row), stackList(stackOf(row, this.data)))));
   }
   facts(row) {
+    const references = row.retained || row.released
+      ? `created ${row.created}, retained ${row.retained}, released ${row.released}` : '';
+    const kept = row.kept_parent_bytes ? `keeps its released parent alive: ${bytes(row.kept_parent_bytes)}` : '';
     const facts = [row.object, row.api, row.owner ? `by ${row.owner}` : '', row.suppressed ? 'suppressed' : '',
                    row.inherited ? 'from before the fork' : '',
                    row.last_s !== undefined && !row.list ? `last allocated at ${seconds(row.last_s)}` : '',
-                   row.trend, row.bytes_per_s ? `${bytes(Math.round(row.bytes_per_s))}/s` : '',
+                   references, kept, row.trend, row.bytes_per_s ? `${bytes(Math.round(row.bytes_per_s))}/s` : '',
                    row.since_s ? `since ${seconds(row.since_s)}` : ''];
     return make('p', {class: 'facts'}, facts.filter(Boolean).join(' \u00b7 '));
   }

@@ -33,7 +33,7 @@ class Timeline {
 
   draw() {
     if (!this.lanes?.length) return;
-    const kLane = 62, kAxis = 20;
+    const kLane = 74, kAxis = 20;
     const context = prepared(this.canvas, this.lanes.length * kLane + kAxis);
     const width = this.canvas.clientWidth, bottom = this.lanes.length * kLane;
     this.drawAxis(context, width, bottom);
