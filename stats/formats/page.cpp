@@ -108,12 +108,14 @@ class Choice {
 
 }  // namespace
 
-// Half of the page at most is for what has no call site. The sizes of pages tell how many rows fit; a few rounds do.
+// Half of the room beside the template is for what has no call site, at most. The sizes of pages tell how many rows
+// fit; a few rounds do.
 std::string page(const Run& run, PageLimits limits) {
   Choice choice(run);
   std::size_t reports = choice.reports();
   choice.keep_reports(reports);
-  while (reports > 1 && choice.page_with(0).size() > limits.bytes_max / 2) choice.keep_reports(reports /= 2);
+  const std::size_t without_sites_max = (limits.bytes_max + sizeof kPageTemplate) / 2;
+  while (reports > 1 && choice.page_with(0).size() > without_sites_max) choice.keep_reports(reports /= 2);
   std::size_t rows = std::min(choice.rows(), limits.rows_max);
   for (;;) {
     std::string html = choice.page_with(rows);
