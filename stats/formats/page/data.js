@@ -7,7 +7,8 @@ const kClasses = new Map([
   ['possibly lost', 'possibly lost'], ['unclassified', 'unclassified'], ['never freed', 'never freed'],
   ['never freed, went with its context', 'never freed, context destroyed'], ['live', 'live'],
   ['reachable', 'reachable']]);
-const severity = row => { const at = [...kClasses.keys()].indexOf(row.class); return at < 0 ? kClasses.size : at; };
+const kSeverities = new Map([...kClasses.keys()].map((name, i) => [name, i]));
+const severity = row => kSeverities.get(row.class) ?? kClasses.size;
 const isLost = row => kLost.includes(row.class);
 
 async function unpacked(base64) {
@@ -21,6 +22,9 @@ async function unpacked(base64) {
   return data;
 }
 
+const longPlace = frame => frame.file ? `${frame.file}:${frame.line}`
+                         : frame.module ? `${frame.module}+${hex(frame.offset)}`
+                         : `${hex(frame.address)} (generated code)`;
 function describeFrame(frame) {
   const module = frame.module ? fileName(frame.module) : '';
   frame.place = frame.file ? fileName(frame.file) + (frame.line ? `:${frame.line}` : '')
@@ -29,7 +33,8 @@ function describeFrame(frame) {
   frame.text = `${frame.name} ${frame.file ?? ''} ${frame.module ?? ''}`.toLowerCase();
 }
 
-// Lists that are empty are not in the data. The rows that were left out stand at the end of their lists, without a stack.
+// Lists that are empty are not in the data. The sums of rows that were left out stand at the end of their lists: rows
+// without a stack, which have `list`.
 function completeReport(report) {
   for (const list of ['leaks', 'at_peak', 'in_loops', 'growing', 'transfers', 'copy_sites', 'waits', 'staging',
                       'device_memory', 'device_ranges', 'frameworks', 'estimated', 'others']) report[list] ??= [];
@@ -46,7 +51,6 @@ const processName = report => {
   const name = rank === undefined ? '' : `rank ${rank}${ranks === undefined ? '' : `/${ranks}`}  `;
   return `${name}pid ${pid}  ${fileName((command ?? '').split(' ')[0])}`;
 };
-const isRunning = report => ['call', 'request'].includes(report.cistern.moment);
 const endedByItself = report => ['exit', '_exit'].includes(report.cistern.moment);
 
 // --- What is shown of some processes: figures of kinds are added up, rows are those of all
@@ -63,7 +67,8 @@ function scopeOf(reports) {
     estimated: new Set(rowsOf('estimated')),
     leaks: rowsOf('leaks'), at_peak: rowsOf('at_peak'), in_loops: rowsOf('in_loops'), growing: rowsOf('growing'),
     transfers: single ? single.transfers : mergedTransfers(rowsOf('transfers')),
-    copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'), staging: single ? single.staging : mergedStaging(rowsOf('staging')),
+    copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'),
+    staging: single ? single.staging : mergedStaging(rowsOf('staging')),
     device_memory: single ? single.device_memory : [], device_ranges: rowsOf('device_ranges'),
     wall_s: Math.max(...reports.map(report => report.cistern.wall_s)),
   };
@@ -143,6 +148,23 @@ function mergedTransfers(rows) {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
+// Rows that only differ in their process are one.
+function rowsOnce(scope, rows) {
+  if (scope.single) return rows;
+  const sums = new Map(), added = ['blocks', 'bytes', 'rows', 'peak_blocks', 'peak_bytes', 'allocations', 'temporary',
+                                   'count', 'seconds', 'kept_parent_bytes'];
+  for (const row of rows) {
+    const key = [row.kind, row.class, row.frames, row.api, row.object, row.suppressed, row.list, row.by_library,
+                 row.direction, row.pageable, row.asynchronous].join('|');
+    const sum = sums.get(key);
+    if (!sum) { sums.set(key, {...row}); continue; }
+    for (const name of added) if (row[name] !== undefined) sum[name] = (sum[name] ?? 0) + row[name];
+    if (row.first_s === undefined) continue;
+    sum.first_s = Math.min(sum.first_s, row.first_s), sum.last_s = Math.max(sum.last_s, row.last_s);
+  }
+  return [...sums.values()];
+}
+
 function mergedStaging(rows) {
   const sums = new Map();
   for (const row of rows) {
@@ -168,4 +190,5 @@ function verdictSums(rows) {
   }
   return sums;
 }
+const usedGpu = scope => scope.reports.some(report => report.cistern.gpu_memory_used);
 const gpuLeaks = scope => scope.leaks.filter(row => row.kind !== 'host' && !row.suppressed);

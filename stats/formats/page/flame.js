@@ -4,25 +4,25 @@
 function flameTree(rows, view, data) {
   const root = {name: 'all kinds', kind: '', value: 0, blocks: 0, children: new Map()};
   const add = (node, row) => { node.value += view.weight(row), node.blocks += view.blocks(row); };
-  const child = (parent, key, make) => {
+  const child = (parent, key, name, kind, frame) => {
     let node = parent.children.get(key);
-    if (!node) parent.children.set(key, node = {...make(), value: 0, blocks: 0, children: new Map(), parent});
+    if (!node) parent.children.set(key, node = {name, kind, frame, value: 0, blocks: 0, children: new Map(), parent});
     return node;
   };
   for (const row of rows) {
     if (!view.weight(row)) continue;
     add(root, row);
-    let node = child(root, row.kind, () => ({name: row.kind, kind: row.kind}));
+    let node = child(root, row.kind, row.kind, row.kind);
     add(node, row);
     const stack = stackOf(row, data), outermost = lastTelling(stack);
     for (let i = outermost; i >= 0; --i) {
       const frame = stack[i];
-      node = child(node, `${frame.name}|${frame.file ?? frame.module ?? ''}`, () => ({name: frame.name, kind: row.kind, frame}));
+      node = child(node, `${frame.name}|${frame.file ?? frame.module}`, frame.name, row.kind, frame);
       add(node, row);
     }
     if (stack.length) continue;
     const name = row.list ? '(smaller sites, left out)' : '(no call site)';
-    add(child(node, name, () => ({name, kind: row.kind})), row);
+    add(child(node, name, name, row.kind), row);
   }
   for (const nodes = [root]; nodes.length;) {
     const node = nodes.pop();
@@ -96,9 +96,9 @@ class FlameGraph {
 
   drawBox(context, {node, x, y, width, height}) {
     const drawn = Math.max(width - 1, 1), matched = this.matches(node);
-    context.globalAlpha = this.pattern && !matched ? 0.45 : 1;
+    context.globalAlpha = this.pattern && !matched ? 0.55 : 1;
     context.fillStyle = matched ? theme.color('match') : node.frame ? frameColor(node.kind, node.name)
-                      : node.kind ? kindColor(node.kind, 0.8) : theme.color('line');
+                      : node.kind ? kindColor(node.kind) : theme.color('line');
     context.fillRect(x, y, drawn, height);
     if (node === this.selected) {
       context.strokeStyle = theme.color('accent');
@@ -126,16 +126,17 @@ class FlameGraph {
     const node = this.at(event);
     this.canvas.style.cursor = node ? 'pointer' : '';
     if (!node) return hideTip();
-    showTip(event, make('b', {}, node.name), node.frame ? make('div', {class: 'mono'}, node.frame.file ? 
-      `${node.frame.file}:${node.frame.line}` : node.frame.module ?? '') : '', make('div', {}, this.figures(node)));
+    const place = node.frame ? make('div', {class: 'mono'}, longPlace(node.frame)) : '';
+    showTip(event, make('b', {}, node.name), place, make('div', {}, this.figures(node)));
   }
   say(node) {
-    const matched = this.pattern ? this.matchedValue() : 0;
     this.status.replaceChildren(make('b', {}, node.name), '  ',
       node.frame?.file ? make('span', {class: 'mono'}, `${node.frame.place}  `) : '',
-      figure('flame.value', node.value, this.figures(node)),
-      ...this.pattern ? [make('span', {class: 'matched'},
-        figure('flame.matched', matched, `  search: ${this.view.show(matched)}, ${percent(matched / this.top.value)}`))] : []);
+      figure('flame.value', node.value, this.figures(node)));
+    if (!this.pattern) return;
+    const matched = this.matchedValue();
+    const text = `  search: ${this.view.show(matched)}, ${percent(matched / this.top.value)}`;
+    this.status.append(make('span', {class: 'matched'}, figure('flame.matched', matched, text)));
   }
 
   showPath() {

@@ -1,4 +1,4 @@
-// The state of the page - which processes, which memory, which kinds, which time, which words - and what changes it.
+// The state of the page - which processes, which memory, which kind, which time, which words - and what changes it.
 
 const kViews = [
   {id: 'lost', title: 'Lost', note: 'Memory that nothing of the program leads to any more.', classes: true,
@@ -7,9 +7,9 @@ const kViews = [
    rows: scope => scope.leaks},
   {id: 'peak', title: 'At the peak', note: 'The call sites that held most of each kind\u2019s peak.',
    rows: scope => scope.at_peak, weight: row => row.peak_bytes, blocks: row => row.peak_blocks},
-  {id: 'growing', title: 'Growing', note: 'Memory that still grew when the exit began: by how much.',
+  {id: 'growing', title: 'Growing', note: 'Memory that still grew when the exit began: by how much.', optional: true,
    rows: scope => scope.growing, blocks: () => 0},
-  {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call: each call takes time.',
+  {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.', optional: true,
    rows: scope => scope.in_loops, weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true},
 ].map(view => ({weight: row => row.bytes, blocks: row => row.blocks, show: view.counts ? grouped : bytes, ...view}));
 
@@ -18,74 +18,83 @@ let data, scope, flame, table, timeline;
 
 const byId = id => document.getElementById(id);
 
-function rowsShown() {
-  const matches = row => [row.kind, row.class, row.api, row.owner, row.object].some(text => text?.toLowerCase().includes(state.pattern)) ||
-                         stackOf(row, data).some(frame => frame.text.includes(state.pattern));
-  const inTime = row => !state.time || row.first_s === undefined || (row.first_s <= state.time[1] && row.last_s >= state.time[0]);
-  const rows = state.view.rows(scope).filter(row => (!state.kind || row.kind === state.kind) && inTime(row));
-  const merged = scope.reports.length > 1 ? mergedRows(rows) : rows;
-  return {all: merged, matching: state.pattern ? merged.filter(matches) : [...merged]};
+// --- The part with call sites
+
+function matches(row) {
+  const texts = [row.kind, row.class, row.api, row.owner, row.object];
+  return texts.some(text => text?.toLowerCase().includes(state.pattern)) ||
+         stackOf(row, data).some(frame => frame.text.includes(state.pattern));
+}
+function inTime(row) {
+  return !state.time || row.first_s === undefined || (row.first_s <= state.time[1] && row.last_s >= state.time[0]);
 }
 
 function showSites() {
-  const {all, matching} = rowsShown();
+  const of_kind = state.view.rows(scope).filter(row => (!state.kind || row.kind === state.kind) && inTime(row));
+  const rows = rowsOnce(scope, of_kind);
   flame.pattern = state.pattern;
-  flame.show(flameTree(all, state.view, data), state.view);
-  table.show(matching, state.view);
+  flame.show(flameTree(rows, state.view, data), state.view);
+  table.show(rows.filter(matches), state.view);
   byId('view_note').textContent = state.view.note;
-  byId('time_filter').replaceChildren(...state.time ? [make('button', {type: 'button', class: 'chosen', onclick: () => timeline.set(undefined)},
-    `allocated ${seconds(state.time[0])} to ${seconds(state.time[1])} \u2715`)] : []);
   showChoices();
 }
 
 function showChoices() {
-  const button = (text, chosen, click, attributes) => make('button', {type: 'button', 'aria-pressed': String(chosen), onclick: click, ...attributes}, text);
-  byId('views').replaceChildren(...kViews.filter(view => ['lost', 'live', 'peak'].includes(view.id) || view.rows(scope).length).map(view =>
-    button(view.title, view === state.view, () => { state.view = view; state.kind = undefined; showSites(); }, {'data-view': view.id})));
-  const kinds = [...new Set(state.view.rows(scope).map(row => row.kind))].sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
+  const button = (text, is_chosen, change, attributes) => make('button', {
+    type: 'button', 'aria-pressed': String(is_chosen), ...attributes,
+    onclick: () => { Object.assign(state, change); showSites(); }}, text);
+  const views = kViews.filter(view => !view.optional || view.rows(scope).length);
+  byId('views').replaceChildren(...views.map(view =>
+    button(view.title, view === state.view, {view, kind: undefined}, {'data-view': view.id})));
+  const kinds = [...new Set(state.view.rows(scope).map(row => row.kind))];
+  kinds.sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
   byId('kind_filter').replaceChildren(...kinds.length < 2 ? [] : [undefined, ...kinds].map(kind =>
-    button(kind ? [swatch(kind), kind] : 'all kinds', kind === state.kind, () => { state.kind = kind; showSites(); }, {'data-kind-filter': kind ?? ''})));
+    button(kind ? [swatch(kind), kind] : 'all kinds', kind === state.kind, {kind}, {'data-kind-filter': kind})));
+  byId('time_filter').replaceChildren(...!state.time ? [] : [make('button', {
+    type: 'button', class: 'chosen', onclick: () => timeline.set(undefined)},
+    `allocated ${seconds(state.time[0])} to ${seconds(state.time[1])} \u2715`)]);
 }
 
 // What a stranger should see first: leaks, of the GPU where it was used; without leaks what the memory was for.
 function firstView() {
   const view = id => kViews.find(of => of.id === id), gpu = gpuLeaks(scope);
-  const used = scope.reports.some(report => report.cistern.gpu_memory_used);
-  if ((used ? gpu : scope.leaks).some(isLost)) return view('lost');
+  if ((usedGpu(scope) ? gpu : scope.leaks).some(isLost)) return view('lost');
   return gpu.length || !scope.at_peak.length ? view('live') : view('peak');
 }
 
 function openSite(row) {
-  state.view = kViews.find(view => view.rows(scope).some(other => other.frames === row.frames && other.class === row.class)) ?? state.view;
-  Object.assign(state, {kind: undefined, time: undefined, pattern: ''});
+  const is_same = other => ['kind', 'class', 'frames', 'api', 'object'].every(name => other[name] === row[name]);
+  const view = kViews.find(of => of.classes && of.rows(scope).some(is_same));
+  Object.assign(state, {view, kind: undefined, pattern: ''});
   byId('search').value = '';
-  timeline.range = undefined;
-  timeline.draw();
-  showSites();
-  table.open(table.rows.find(other => ['kind', 'class', 'frames', 'api', 'object'].every(name => other[name] === row[name])));
+  timeline.set(undefined);
+  table.open(table.rows.find(is_same));
 }
 
+// --- The whole page
+
 function showScope(chosen) {
-  const reports = chosen === 'all' ? data.reports : [data.reports[Number(chosen)]];
-  scope = scopeOf(reports);
+  scope = scopeOf(chosen === 'all' ? data.reports : [data.reports[Number(chosen)]]);
   Object.assign(state, {view: firstView(), kind: undefined, time: undefined});
   byId('scope').value = chosen;
-  byId('command').textContent = scope.single ? scope.single.cistern.command ?? '' : counted(reports.length, 'process').replace('sss', 'sses');
+  byId('command').textContent = scope.single ? scope.single.cistern.command ?? ''
+                                             : counted(scope.reports.length, 'process', 'processes');
   timeline.show(scope);
   showSections();
   showSites();
 }
 
 function showSections() {
-  showVerdict(scope, openSite, report => showScope(String(data.reports.indexOf(report))), data);
+  showVerdict(scope, data, openSite, report => showScope(String(data.reports.indexOf(report))));
   showKinds(scope);
-  showFragmentation(scope);
+  showPools(scope);
   showCopies(scope, data);
   showNotes(scope, data);
 }
 
 // What is drawn has the theme's colours in it.
 function redraw() {
+  byId('theme').textContent = theme.dark ? 'light' : 'dark';
   timeline.draw();
   showSections();
   flame.draw();
@@ -93,12 +102,18 @@ function redraw() {
   showChoices();
 }
 
+function setTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  redraw();
+}
+
 function listen() {
   byId('scope').addEventListener('change', event => showScope(event.target.value));
-  byId('theme').addEventListener('click', () => { document.documentElement.dataset.theme = theme.dark ? 'light' : 'dark'; redraw(); });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-  byId('search').addEventListener('input', event => { state.pattern = event.target.value.trim().toLowerCase(); showSites(); });
-  addEventListener('resize', () => { timeline.draw(); flame.draw(); });
+  byId('search').addEventListener('input', event => {
+    state.pattern = event.target.value.trim().toLowerCase();
+    showSites();
+  });
   document.addEventListener('keydown', event => {
     if (event.key === '/' && event.target.tagName !== 'INPUT') byId('search').focus(), event.preventDefault();
     if (event.key !== 'Escape') return;
@@ -106,18 +121,21 @@ function listen() {
     document.activeElement.blur();
     timeline.set(undefined);
   });
-  // Paper is white.
-  let before;
-  addEventListener('beforeprint', () => { before = document.documentElement.dataset.theme; document.documentElement.dataset.theme = 'light'; redraw(); });
-  addEventListener('afterprint', () => {
-    if (before) document.documentElement.dataset.theme = before; else delete document.documentElement.dataset.theme;
-    redraw();
+  addEventListener('resize', () => { timeline.draw(); flame.draw(); });
+  byId('theme').addEventListener('click', () => setTheme(theme.dark ? 'light' : 'dark'));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+  let before_print;
+  addEventListener('beforeprint', () => {
+    before_print = document.documentElement.dataset.theme;
+    setTheme('light');  // paper is white
   });
+  addEventListener('afterprint', () => setTheme(before_print));
 }
 
 function fail(error) {
   byId('failure').hidden = false;
-  byId('failure').textContent = `This page could not be shown: ${error?.message ?? error}. It needs a browser of 2023 or newer.`;
+  byId('failure').textContent =
+    `This page could not be shown: ${error?.message ?? error}. It needs a browser of 2023 or newer.`;
 }
 
 async function start() {
@@ -126,11 +144,13 @@ async function start() {
   timeline = new Timeline(section('time'), range => { state.time = range; showSites(); });
   flame = new FlameGraph(byId('flame'), byId('flame_status'), byId('path'));
   table = new SiteTable(byId('table'), data);
-  const menu = data.reports.map((report, i) => make('option', {value: String(i)}, processName(report)));
-  byId('scope').replaceChildren(...menu.length > 1 ? [make('option', {value: 'all'}, `all ${menu.length} processes together`)] : [], ...menu);
-  byId('scope').hidden = menu.length < 2;
+  const processes = data.reports.map((report, i) => make('option', {value: i}, processName(report)));
+  const all = make('option', {value: 'all'}, `all ${processes.length} processes together`);
+  byId('scope').hidden = processes.length < 2;
+  byId('scope').replaceChildren(...processes.length < 2 ? [] : [all], ...processes);
+  byId('theme').textContent = theme.dark ? 'light' : 'dark';
   listen();
-  showScope(menu.length > 1 ? 'all' : '0');
+  showScope(processes.length < 2 ? '0' : 'all');
   document.documentElement.dataset.ready = 'yes';
 }
 

@@ -1,18 +1,22 @@
 // The table of call sites: sorted by any column, the largest first; a row opens to its stack.
 
-// The frame that names a site: that of its owner, or else the innermost.
+// The frame that names a site: that of its owner; or else the first of a script, or of the program; or the innermost.
 function siteFrame(row, data) {
-  const stack = stackOf(row, data);
-  return stack.find(frame => row.owner && (frame.place === row.owner || (frame.module && fileName(frame.module) === row.owner)))
-      ?? stack.find(frame => frame.function) ?? stack[0];
+  const stack = stackOf(row, data), program = stack.at(-1)?.module;
+  const is_owner = frame => frame.place === row.owner || (frame.module && fileName(frame.module) === row.owner);
+  const is_script = frame => frame.python && !/\/(lib|site-packages|dist-packages)\/|^</.test(frame.file ?? '<');
+  return (row.owner && stack.find(is_owner)) || stack.find(is_script) ||
+         stack.find(frame => frame.function && frame.module === program) ||
+         stack.find(frame => frame.function) || stack[0];
 }
 
 function siteName(row, data) {
   const frame = siteFrame(row, data);
-  if (!frame) return [make('i', {}, row.list ? `${counted(row.rows, 'smaller site')}, left out of this page` : 'no call site')];
-  return [make('b', {class: 'mono'}, frame.name), ' ',
-          frame.name === frame.place ? '' : make('span', {class: 'faint mono'}, frame.place),
-          row.api ? make('span', {class: 'tag'}, row.api) : ''];
+  if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'smaller site')}, left out of this page`);
+  if (!frame) return make('i', {}, 'no call site');
+  const place = make('span', {class: 'faint mono'}, ` ${frame.place}`);
+  return [make('b', {class: 'mono'}, shortened(frame.name)), frame.name === frame.place ? [] : place,
+          row.api ? make('span', {class: 'tag'}, row.api) : []];
 }
 
 const kindTag = kind => make('span', {class: 'kind', 'data-kind': kind}, swatch(kind), kind);
@@ -21,13 +25,14 @@ function swatch(kind) {
   square.style.background = kindColor(kind);
   return square;
 }
-const classTag = name => make('span', {class: `class ${kLost.includes(name) ? 'bad' : name === 'possibly lost' ? 'warn' : ''}`},
-                              kClasses.get(name) ?? name);
+function classTag(name) {
+  const level = kLost.includes(name) ? 'bad' : name === 'possibly lost' ? 'warn' : '';
+  return make('span', {class: `class ${level}`}, kClasses.get(name) ?? name);
+}
 
 function stackList(stack) {
   return make('ol', {class: 'stack mono'}, stack.map(frame => make('li', {}, make('b', {}, frame.function ?? '?'), '  ',
-    make('span', {class: 'faint'}, frame.file ? `${frame.file}:${frame.line}` : `${frame.module ?? ''}+${hex(frame.offset)}`,
-         frame.inlined ? '  (inlined)' : ''))));
+    make('span', {class: 'faint'}, longPlace(frame), frame.inlined ? '  (inlined)' : ''))));
 }
 
 class SiteTable {
@@ -43,10 +48,10 @@ class SiteTable {
       {title: 'blocks', class: 'number optional', key: view.blocks,
        cell: row => figure('site.blocks', view.blocks(row), grouped(view.blocks(row)))},
       ...view.classes ? [{title: 'class', key: row => -severity(row), cell: row => classTag(row.class)}] : [],
-      {title: 'kind', key: row => row.kind, cell: row => kindTag(row.kind)},
-      {title: 'call site', class: 'where', key: where, cell: row => siteName(row, this.data)},
-      ...view.classes ? [{title: 'first seen', class: 'number optional', key: row => row.first_s,
-                          cell: row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s))}] : [],
+      {title: 'kind', smallest_first: true, key: row => row.kind, cell: row => kindTag(row.kind)},
+      {title: 'call site', class: 'where', smallest_first: true, key: where, cell: row => siteName(row, this.data)},
+      ...view.classes ? [{title: 'first seen', class: 'number optional', smallest_first: true,
+                          key: row => row.first_s, cell: row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s))}] : [],
     ];
   }
   amount(row) {
@@ -67,8 +72,8 @@ class SiteTable {
   draw() {
     const columns = this.columns(), sorted = columns[this.sorted_by ?? 0];
     const order = this.descending ? -1 : 1;
-    const compare = (a, b) => { const [x, y] = [sorted.key(a), sorted.key(b)]; return x < y ? -order : x > y ? order : 0; };
-    this.rows.sort((a, b) => compare(a, b) || this.view.weight(b) - this.view.weight(a));
+    const compare = (one, other) => one < other ? -order : one > other ? order : 0;
+    this.rows.sort((a, b) => compare(sorted.key(a), sorted.key(b)) || this.view.weight(b) - this.view.weight(a));
     const head = columns.map((of, i) => make('th', {class: of.class,
       'aria-sort': of === sorted ? this.descending ? 'descending' : 'ascending' : undefined},
       make('button', {type: 'button', onclick: () => this.sort(i)}, of.title)));
@@ -81,15 +86,16 @@ class SiteTable {
                       `${grouped(more)} more`) : '');
   }
   line(row, columns) {
-    const line = make('tr', {tabindex: 0, 'aria-expanded': 'false', onclick: () => this.toggle(line, row, columns.length),
-                             onkeydown: event => this.key(event, line, row, columns.length)},
-                      columns.map(of => make('td', {class: of.class}, of.cell(row))));
+    const line = make('tr', {
+      tabindex: 0, 'aria-expanded': 'false', onclick: () => this.toggle(line, row, columns.length),
+      onkeydown: event => this.key(event, line, row, columns.length)},
+      columns.map(of => make('td', {class: of.class}, of.cell(row))));
     return line;
   }
 
   sort(column) {
     const same = column === (this.sorted_by ?? 0);
-    this.descending = same ? !this.descending : !['kind', 'call site', 'first seen'].includes(this.columns()[column].title);
+    this.descending = same ? !this.descending : !this.columns()[column].smallest_first;
     this.sorted_by = column;
     this.draw();
   }
@@ -106,7 +112,8 @@ class SiteTable {
     const open = line.getAttribute('aria-expanded') === 'false';
     line.setAttribute('aria-expanded', open);
     if (!open) return line.nextElementSibling.remove();
-    line.after(make('tr', {class: 'opened'}, make('td', {colspan: columns}, this.facts(row), stackList(stackOf(row, this.data)))));
+    const stack = stackList(stackOf(row, this.data));
+    line.after(make('tr', {class: 'opened'}, make('td', {colspan: columns}, this.facts(row), stack)));
   }
   facts(row) {
     const references = row.retained || row.released
