@@ -3,7 +3,7 @@
 // A tree of {name, frame, kind, value, blocks, children, parent}. Frames of one function are one box.
 function flameTree(rows, view, data) {
   const root = {name: 'all kinds', kind: '', value: 0, blocks: 0, children: new Map()};
-  const add = (node, row) => { node.value += view.weight(row), node.blocks += view.blocks(row); };
+  const add = (node, row) => { node.value += view.weight(row), node.blocks += view.blocks?.(row) ?? 0; };
   const child = (parent, key, name, kind, frame) => {
     let node = parent.children.get(key);
     if (!node) parent.children.set(key, node = {name, kind, frame, value: 0, blocks: 0, children: new Map(), parent});
@@ -119,8 +119,9 @@ class FlameGraph {
     return this.boxes.find(of => x >= of.x && x < of.x + of.width && y >= of.y && y < of.y + of.height)?.node;
   }
   figures(node) {
-    const text = `${this.view.show(node.value)}${this.view.counts ? '' : ` in ${counted(node.blocks, 'block')}`}`;
-    return `${text}, ${percent(node.value / this.root.value)} of ${this.view.show(this.root.value)}`;
+    const has_blocks = this.view.blocks && !this.view.counts;
+    const blocks = has_blocks ? ` in ${counted(node.blocks, 'block')}` : '';
+    return `${this.view.show(node.value)}${blocks}, ${percent(node.value / this.root.value)} of ${this.view.show(this.root.value)}`;
   }
   hover(event) {
     const node = this.at(event);

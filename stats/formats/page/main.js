@@ -8,7 +8,7 @@ const kViews = [
   {id: 'peak', title: 'At the peak', note: 'The call sites that held most of each kind\u2019s peak.',
    rows: scope => scope.at_peak, weight: row => row.peak_bytes, blocks: row => row.peak_blocks},
   {id: 'growing', title: 'Growing', note: 'Memory that still grew when the exit began: by how much.', optional: true,
-   rows: scope => scope.growing, blocks: () => 0},
+   rows: scope => scope.growing, blocks: undefined},
   {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.', optional: true,
    rows: scope => scope.in_loops, weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true},
 ].map(view => ({weight: row => row.bytes, blocks: row => row.blocks, show: view.counts ? grouped : bytes, ...view}));

@@ -93,7 +93,8 @@ function sizeClasses(kind, {classes = [], sizes = []}) {
 function rangeRow(of) {
   const place = `device_ranges.${of.device}`, kind = `device:${of.device}`;
   const names = [['mapped_bytes', 'range: mapped'], ['mapped_peak_bytes', 'most mapped'],
-                 ['used_peak_bytes', 'most used'], ['largest_free_bytes', 'largest free'], ['waiting_bytes', 'waiting']];
+                 ['used_peak_bytes', 'most used'], ['largest_free_bytes', 'largest free'],
+                 ['waiting_bytes', 'waiting']];
   const rest = Math.max(of.mapped_bytes - of.largest_free_bytes - of.waiting_bytes, 0);
   const calls = `; ${counted(of.allocations, 'allocation')} with ${counted(of.driver_calls, 'driver call')}, ` +
                 `${counted(of.moved_pieces, 'piece')} moved`;

@@ -42,17 +42,18 @@ class SiteTable {
 
   // Columns of what a view's rows have.
   columns() {
-    const view = this.view, where = row => siteFrame(row, this.data)?.name ?? '';
+    const view = this.view, name = row => siteFrame(row, this.data)?.name ?? '';
+    const blocks = row => figure('site.blocks', view.blocks(row), grouped(view.blocks(row)));
+    const first = row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s));
     return [
       {title: view.counts ? 'allocations' : 'bytes', class: 'number', key: view.weight, cell: row => this.amount(row)},
-      {title: 'blocks', class: 'number optional', key: view.blocks,
-       cell: row => figure('site.blocks', view.blocks(row), grouped(view.blocks(row)))},
-      ...view.classes ? [{title: 'class', key: row => -severity(row), cell: row => classTag(row.class)}] : [],
+      view.blocks && {title: view.counts ? 'freed at once' : 'blocks', class: 'number optional', key: view.blocks,
+                      cell: blocks},
+      view.classes && {title: 'class', key: row => -severity(row), cell: row => classTag(row.class)},
       {title: 'kind', smallest_first: true, key: row => row.kind, cell: row => kindTag(row.kind)},
-      {title: 'call site', class: 'where', smallest_first: true, key: where, cell: row => siteName(row, this.data)},
-      ...view.classes ? [{title: 'first seen', class: 'number optional', smallest_first: true,
-                          key: row => row.first_s, cell: row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s))}] : [],
-    ];
+      {title: 'call site', class: 'where', smallest_first: true, key: name, cell: row => siteName(row, this.data)},
+      view.classes && {title: 'first seen', class: 'number optional', smallest_first: true, key: row => row.first_s,
+                       cell: first}].filter(Boolean);
   }
   amount(row) {
     const value = this.view.weight(row), bar = make('i', {class: 'bar'});
