@@ -1,6 +1,8 @@
 // The subcommands of `cistern`, a file each. Each adds itself to the command line; when it is called it sets the exit
 // code. Exit codes: 0 all right, 1 what was asked about is so (a leak, a growth), 2 bad input (BadInput, input.hpp).
 #pragma once
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -10,9 +12,11 @@ namespace cistern::command {
 
 struct Outcome {
   int exit_code = 0;
+  std::vector<std::string> program;  // the command line that `run` and `doctor` were given
 };
 
 void add_html(CLI::App& app, Outcome& outcome);
 void add_report(CLI::App& app, Outcome& outcome);
+void add_run(CLI::App& app, Outcome& outcome);
 
 }  // namespace cistern::command

@@ -4,6 +4,7 @@
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
+#include "stats/formats/summary.hpp"
 
 namespace cistern::command {
 
@@ -13,7 +14,7 @@ void add_report(CLI::App& app, Outcome&) {
   command->add_option("FILE", *paths, "JSON reports, or folders of them")->required();
   command->callback([paths] {
     const formats::Run run = read_reports(*paths);
-    std::printf("%zu reports, %zu stacks\n", run.reports.size(), run.stacks.size());
+    std::fputs(formats::summary(run, {}).c_str(), stdout);
   });
 }
 
