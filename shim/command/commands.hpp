@@ -1,5 +1,8 @@
 // The subcommands of `cistern`, a file each. Each adds itself to the command line; when it is called it sets the exit
 // code. Exit codes: 0 all right, 1 what was asked about is so (a leak, a growth), 2 bad input (BadInput, input.hpp).
+//
+// Room: the command `cistern`.
+// May include: stats/formats, shim/process.
 #pragma once
 #include <string>
 #include <vector>

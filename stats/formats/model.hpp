@@ -1,6 +1,9 @@
 // Reports as the command `cistern` sees them: what the JSON contract has (stats/report/fields.def), read from any
 // number of files, with each stack once. Writers of other formats are pure functions of a Run.
 //
+// Room: reports that were written, and texts in other formats.
+// May include: pool/base, pool, stats, stats/report.
+//
 // `visit_fields` names each member once, as the contract does, for reading and for writing.
 #pragma once
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "stats/formats/gzip.hpp"
+#include "stats/formats/hints.hpp"
 #include "stats/formats/page_data.hpp"
 #include "stats/formats/page_template.hpp"
 
@@ -57,7 +58,7 @@ std::string filled(std::string_view title, std::string_view data) {
 // One page's worth of the run: its first reports and rows, as they are ranked.
 class Choice {
  public:
-  explicit Choice(const Run& run) : run_(run), title_(title_of(run)) {
+  explicit Choice(const Run& run) : run_(run), title_(title_of(run)), hints_(hints(run)) {
     for (const Report& report : run.reports) reports_.push_back(&report);
     std::ranges::stable_sort(reports_, std::greater(), live_bytes);
   }
@@ -76,7 +77,7 @@ class Choice {
     for (std::size_t i = 0; i < row_count; ++i) kept.insert(rows_[i].address);
     std::vector<const Report*> in_order = reports_;
     std::ranges::sort(in_order);  // they are elements of one vector
-    return filled(title_, base64(gzip(page_data(run_, in_order, kept))));
+    return filled(title_, base64(gzip(page_data(run_, in_order, kept, hints_))));
   }
 
  private:
@@ -102,6 +103,7 @@ class Choice {
 
   const Run& run_;
   std::string title_;
+  std::vector<std::string> hints_;
   std::vector<const Report*> reports_;  // the one with most live memory first
   std::vector<Ranked> rows_;            // of these reports
 };

@@ -178,7 +178,8 @@ class Writer {
 
 }  // namespace
 
-std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept) {
+std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
+                      const std::vector<std::string>& hints) {
   std::string text;
   Stacks stacks(run);
   Writer writer(text, stacks, kept);
@@ -186,6 +187,7 @@ std::string page_data(const Run& run, const std::vector<const Report*>& reports,
     Writer::Members page(writer);
     page("version", std::string(CISTERN_VERSION));
     page("processes", Count(run.reports.size()));
+    page("hints", hints);
     page("reports", reports);
     page("stacks", stacks.stacks());
     page("frames", stacks.frames());

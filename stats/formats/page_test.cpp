@@ -1,3 +1,4 @@
+// Pages are small, complete and harmless; gzip gives back what it took.
 #include "stats/formats/page.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Reports that are read, and texts that are refused.
 #include "stats/formats/read.hpp"
 
 #include <gtest/gtest.h>

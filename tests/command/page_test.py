@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -98,7 +99,7 @@ def verdict_of(report):
         by = "libraries" if row.get("owner") and not row.get("program") else "program"
         part = ("lost" if row["class"] in LOST else "possible" if row["class"] == "possibly lost" else
                 "reachable" if row["class"] == "reachable" else "unjudged")
-        for name, count in (("blocks", row["blocks"]), ("bytes", row["bytes"]), ("sites", 1),
+        for name, count in (("blocks", row["blocks"]), ("bytes", row["bytes"]), ("sites", bool(row["frames"])),
                             ("kept", row.get("kept_parent_bytes", 0))):
             place = f"verdict.{by}.{part}.{name}"
             figures[place] = figures.get(place, 0) + count
@@ -178,11 +179,16 @@ class Page(unittest.TestCase):
                    if row["bytes"] == most]
         self.assertIn(stack, largest)
 
+    def assert_agrees_with_the_text(self, path):
+        said = re.search(r"^VERDICT  (.*?)(;|$)", cistern("report", path).stdout, re.MULTILINE)[1]
+        self.assertIn(said, self.browser.run("document.querySelector('#verdict > div').innerText"))
+
     def assert_program(self, name, *command, **environment):
         path = report_of(self.folder / f"{name}.json", *command, **environment)
         report = json.loads(path.read_text())
         self.open(path)
         self.assert_shows(report)
+        self.assert_agrees_with_the_text(path)
         self.assert_lists(report)
         self.assertEqual(self.browser.run("Array.from(document.querySelectorAll('[data-figure=\"transfers.bytes\"]'), "
                                           "of => Number(of.dataset.value))"),
@@ -249,6 +255,30 @@ class Page(unittest.TestCase):
         cistern("html", self.folder / "0.json", "-o", smaller, "--max-size", "100kb")
         self.assertLess(smaller.stat().st_size, 100_000)
 
+    def test_every_part_is_shown(self):
+        path = HERE.parent / "reports" / "every_field.json"
+        report = json.loads(path.read_text())
+        self.open(path)
+        shown = self.shown()
+        for part, name in (("transfers", "bytes"), ("copy_sites", "bytes"), ("waits", "seconds"),
+                           ("staging", "staged_bytes")):
+            self.assertEqual(shown[f"{part}.{name}"][0], report[part][0][name])
+        self.assertEqual(shown["host_without_site.bytes"][0], report["host_without_site"]["bytes"])
+        for view, part, name in (("live", "leaks", "bytes"), ("peak", "at_peak", "peak_bytes"),
+                                 ("growing", "growing", "bytes"), ("loops", "in_loops", "allocations")):
+            self.choose(view)
+            self.assertEqual(self.shown()["site.bytes"][0], report[part][0][name])
+            self.assertEqual(self.shown()["flame.value"][0], report[part][0][name])
+        self.assertEqual(self.browser.complaints, [])
+
+    def test_hints_stand_at_the_verdict(self):
+        report = example([row_of("make", 100)])
+        report["transfers"] = [{"kind": "cuda", "direction": "host to device", "pageable": True, "count": 9,
+                                "bytes": 2 * 10**9, "seconds": 1.0}]
+        self.open_example(report)
+        hint = self.browser.run("document.querySelector('#verdict .hint').textContent")
+        self.assertIn(f"HINT  {hint}\n", cistern("report", self.folder / "0.json").stdout)
+
     def test_an_empty_report(self):
         report = example()
         del report["kinds"]["device:0"]["live_over_time"]
@@ -267,7 +297,9 @@ class Page(unittest.TestCase):
         self.assertEqual(names, ["all 3 processes together"] + [f"rank {i}/3  pid {100 + i}  app" for i in range(3)])
         shown = self.shown()
         self.assertEqual(shown["verdict.program.lost.bytes"][0], 621)
+        self.assertEqual(shown["verdict.program.lost.sites"][0], 4)
         self.assertEqual(shown["kinds.device:0.live_bytes"][0], 621)
+        self.assertEqual(shown["kinds.device:0.peak_bytes"][0], 307)
         self.assertEqual(self.rows(), [(600, 3, "lost", "device:0")] + [(7, 1, "lost", "device:0")] * 3)
         self.browser.run("document.getElementById('scope').value = '2'; "
                          "document.getElementById('scope').dispatchEvent(new Event('change'))")

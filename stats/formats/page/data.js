@@ -17,8 +17,9 @@ async function unpacked(base64) {
   const data = JSON.parse(await new Response(stream).text());
   data.frames ??= [];
   data.stacks ??= [];
+  data.hints ??= [];
   for (const frame of data.frames) describeFrame(frame);
-  for (const report of data.reports) completeReport(report);
+  for (const report of data.reports) completeReport(report, data.stacks);
   return data;
 }
 
@@ -35,13 +36,16 @@ function describeFrame(frame) {
 
 // Lists that are empty are not in the data. The sums of rows that were left out stand at the end of their lists: rows
 // without a stack, which have `list`.
-function completeReport(report) {
+function completeReport(report, stacks) {
   for (const list of ['leaks', 'at_peak', 'in_loops', 'growing', 'transfers', 'copy_sites', 'waits', 'staging',
                       'device_memory', 'device_ranges', 'frameworks', 'estimated', 'others']) report[list] ??= [];
   for (const part of ['kinds', 'fragmentation', 'host_classes']) report[part] ??= {};
-  for (const row of report.leaks) row.rows = 1, row.by_library = Boolean(row.owner) && !row.program;
+  for (const row of report.leaks) {
+    row.sites = stacks[row.frames].length ? 1 : 0;
+    row.by_library = Boolean(row.owner) && !row.program;
+  }
   for (const other of report.others) {
-    if (other.list === 'leaks') report.leaks.push({...other, first_s: 0, last_s: Infinity});
+    if (other.list === 'leaks') report.leaks.push({...other, sites: other.rows, first_s: 0, last_s: Infinity});
     if (other.list === 'at_peak') report.at_peak.push({...other, peak_bytes: other.bytes, peak_blocks: other.blocks});
   }
 }
@@ -88,8 +92,10 @@ function addCounts(sum, more) {
 }
 
 function addKind(sum, more) {
+  const peak_bytes = Math.max(sum.peak_bytes, more.peak_bytes);  // a sum would be of a moment that never was
   addCounts(sum, more);
-  delete sum.peak_at_s;  // that of one process is not that of all
+  sum.peak_bytes = peak_bytes;
+  delete sum.peak_at_s;
   sum.pooled ||= more.pooled;
   for (const [reason, count] of Object.entries(more.unpooled ?? {}))
     (sum.unpooled ??= {})[reason] = (sum.unpooled[reason] ?? 0) + count;
@@ -151,7 +157,7 @@ function mergedTransfers(rows) {
 // Rows that only differ in their process are one.
 function rowsOnce(scope, rows) {
   if (scope.single) return rows;
-  const sums = new Map(), added = ['blocks', 'bytes', 'rows', 'peak_blocks', 'peak_bytes', 'allocations', 'temporary',
+  const sums = new Map(), added = ['blocks', 'bytes', 'peak_blocks', 'peak_bytes', 'allocations', 'temporary',
                                    'count', 'seconds', 'kept_parent_bytes'];
   for (const row of rows) {
     const key = [row.kind, row.class, row.frames, row.api, row.object, row.suppressed, row.list, row.by_library,
@@ -185,7 +191,7 @@ function verdictSums(rows) {
   for (const row of rows) {
     const part = isLost(row) ? 'lost' : row.class === 'possibly lost' ? 'possible'
                : row.class === 'reachable' ? 'reachable' : 'unjudged';
-    sums[part].blocks += row.blocks, sums[part].bytes += row.bytes, sums[part].sites += row.rows;
+    sums[part].blocks += row.blocks, sums[part].bytes += row.bytes, sums[part].sites += row.sites;
     sums[part].kept += row.kept_parent_bytes ?? 0;
   }
   return sums;

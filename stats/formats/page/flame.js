@@ -121,7 +121,8 @@ class FlameGraph {
   figures(node) {
     const has_blocks = this.view.blocks && !this.view.counts;
     const blocks = has_blocks ? ` in ${counted(node.blocks, 'block')}` : '';
-    return `${this.view.show(node.value)}${blocks}, ${percent(node.value / this.root.value)} of ${this.view.show(this.root.value)}`;
+    const share = percent(node.value / this.root.value);
+    return `${this.view.show(node.value)}${blocks}, ${share} of ${this.view.show(this.root.value)}`;
   }
   hover(event) {
     const node = this.at(event);

@@ -5,7 +5,7 @@ function showKinds(scope) {
   const count = (title, name) => figureColumn(title, place(name), ([, of]) => of[name]);
   const size = (title, name) => figureColumn(title, place(name), ([, of]) => of[name], bytes);
   const peak = ([kind, of]) => [
-    !scope.single ? 'at most ' : scope.estimated.has(`kinds.${kind}.peak_bytes`) ? 'about ' : '',
+    scope.estimated.has(`kinds.${kind}.peak_bytes`) ? 'about ' : '',
     bytesFigure(`kinds.${kind}.peak_bytes`, of.peak_bytes),
     of.peak_at_s === undefined ? '' : make('span', {class: 'faint'}, ` at ${seconds(of.peak_at_s)}`)];
   const hits = ([kind, of]) => !of.pooled || !of.allocations ? '-'
@@ -17,7 +17,7 @@ function showKinds(scope) {
     {title: 'kind', cell: ([kind]) => kindTag(kind)},
     size('live at the end', 'live_bytes'),
     count('in blocks', 'live_blocks'),
-    {title: 'peak', class: 'number', cell: peak},
+    {title: scope.single ? 'peak' : 'peak of one process', class: 'number', cell: peak},
     figureColumn('retained', place('pooled_bytes'), ([, of]) => of.pooled ? of.pooled_bytes : undefined, bytes),
     count('allocations', 'allocations'),
     {title: 'hit rate', class: 'number', cell: hits},
@@ -34,7 +34,7 @@ const amounts = (place, of, names) => names.filter(([name]) => of[name]).map(([n
 function deviceRow(of) {
   const place = `device_memory.${of.device}`, kind = `device:${of.device}`;
   const names = [['ours_bytes', 'this process'], ['driver_owned_bytes', 'driver and other processes'],
-                 ['free_bytes', 'free'], ['total_bytes', 'of']];
+                 ['free_bytes', 'free'], ['total_bytes', 'of all']];
   return make('div', {class: 'row'}, make('p', {}, kindTag(kind), amounts(place, of, names)),
     barOf(place, of.total_bytes, [
       {name: 'ours', value: of.ours_bytes, title: 'this process', color: kindColor(kind)},

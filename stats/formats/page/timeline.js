@@ -18,6 +18,7 @@ class Timeline {
   show(scope) {
     this.lanes = Object.entries(scope.kinds).filter(([, kind]) => kind.live_over_time)
       .map(([name, kind]) => ({name, kind, levels: kind.live_over_time}));
+    this.peak = scope.single ? 'peak' : 'peak of one process';
     this.end_s = Math.max(scope.wall_s, 1e-6);
     this.range = undefined;
     this.canvas.hidden = !this.lanes.length;
@@ -100,7 +101,8 @@ class Timeline {
     const named = context.measureText(name).width;
     context.font = theme.color('small_font');
     context.fillStyle = theme.color('faint');
-    context.fillText(`peak ${bytes(kind.peak_bytes)}   at the end ${bytes(kind.live_bytes)}`, named + 14, top + 9);
+    const amounts = `${this.peak} ${bytes(kind.peak_bytes)}   at the end ${bytes(kind.live_bytes)}`;
+    context.fillText(amounts, named + 14, top + 9);
   }
 
   begin(event) {

@@ -25,6 +25,14 @@ function growthLine(scope) {
                ` at ${counted(rows.length, 'site')}`)];
 }
 
+function failureLine(scope) {
+  const failed = sumOf(Object.values(scope.kinds), kind => kind.failed);
+  return failed ? [make('span', {class: 'warn'}, figure('verdict.failed', failed, counted(failed, 'request')),
+                        ' for memory failed')] : [];
+}
+
+const hintLine = hint => make('span', {class: 'hint'}, hint);
+
 function hostLine(scope) {
   const classes = Object.entries(scope.host_classes).filter(([, of]) => of.blocks)
     .sort(([a], [b]) => severity({class: a}) - severity({class: b}));
@@ -51,13 +59,15 @@ function headline(scope, worst, running) {
 }
 
 function showVerdict(scope, data, openSite, choose) {
-  const rows = gpuLeaks(scope), running = scope.reports.some(report => !endedByItself(report));
+  const rows = rowsOnce(scope, gpuLeaks(scope)), running = scope.reports.some(report => !endedByItself(report));
   const program = verdictParts(rows.filter(row => !row.by_library), running);
   const libraries = verdictParts(rows.filter(row => row.by_library), running);
   const {level, text} = headline(scope, program[0] ?? libraries[0], running);
   const lines = [...program.map(of => verdictLine(of, 'program')),
                  ...libraries.map(of => ['by libraries: ', verdictLine(of, 'libraries')]),
-                 ...growthLine(scope), ...hostLine(scope), ...scope.single ? [occasionLine(scope.single)] : []];
+                 ...growthLine(scope), ...failureLine(scope), ...hostLine(scope),
+                 ...scope.single ? [occasionLine(scope.single)] : [],
+                 ...scope.reports.length === data.processes ? data.hints.map(hintLine) : []];
   section('verdict').className = level;
   section('verdict').replaceChildren(make('div', {}, make('p', {class: 'headline'}, text), list(lines)),
                                      largestSites(scope, data, openSite), processList(scope, choose));
