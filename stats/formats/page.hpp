@@ -7,10 +7,10 @@
 
 namespace cistern::formats {
 
-// A page that is too large opens nowhere. What is smallest is left out of it, and the page says so.
+// A page that is too large opens nowhere. The smallest rows are left out of it, and the page says so.
 struct PageLimits {
   std::size_t bytes_max = 5'000'000;
-  std::size_t rows_max = 20'000;  // that a browser lays out at once
+  std::size_t rows_max = 20'000;  // a browser lays them out in a second
 };
 
 struct PageTooLarge : std::runtime_error {

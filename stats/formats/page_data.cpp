@@ -33,7 +33,7 @@ Others others_of(const char* list, const CopyRow& row) {
   return {list, row.kind, "", false, false, 1, row.count, row.bytes};
 }
 
-// What came into the page, in the order in which it was first used.
+// The stacks and frames of the page, in the order in which they were first used.
 class Stacks {
  public:
   explicit Stacks(const Run& run) : run_(run) {}
@@ -135,7 +135,7 @@ class Writer {
     for (const auto& [name, value] : values) members(name.c_str(), value);
   }
   template <class Object>
-    requires std::is_class_v<Object>
+  requires std::is_class_v<Object>
   void write(const Object& object) {
     Members members(*this);
     visit_fields(members, const_cast<Object&>(object));  // read only: Members takes values as const

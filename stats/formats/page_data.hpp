@@ -25,9 +25,9 @@ void visit_rows(const Report& report, Call&& call) {
 }
 
 // `{"version", "processes", "hints", "reports", "stacks", "frames"}`: reports and their rows as in the contract, but
-// `frames` of a row is a number of `stacks`, whose numbers are of `frames`. What is empty, false or not known is left
-// out. In place of rows that are not kept a report has their sums, `others`: `{"list", "kind", "class", "by_library",
-// "suppressed", "rows", "blocks", "bytes"}`. `processes` counts those that are not in `reports`, too.
+// `frames` of a row is a number of `stacks`, whose numbers are of `frames`. A member is absent if it is empty, false or
+// not known. In place of rows that are not kept a report has their sums, `others`: `{"list", "kind", "class",
+// "by_library", "suppressed", "rows", "blocks", "bytes"}`. `processes` counts those that are not in `reports`, too.
 std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
                       const std::vector<std::string>& hints);
 

@@ -79,7 +79,7 @@ class Browser:
                 return answer["result"]
 
     def run(self, script):
-        """What the expression is worth, when it is settled."""
+        """The value of the expression, when it is settled."""
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", str(answer)))

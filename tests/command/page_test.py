@@ -306,7 +306,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.shown()["verdict.program.lost.bytes"][0], 307)
         self.assertEqual([row[0] for row in self.rows()], [300, 7])
 
-    # --- What a user does
+    # --- A user's keys and clicks
 
     def test_a_search_finds_in_graph_and_table(self):
         self.open_example(example([row_of("first", 300), row_of("second", 100)]))
