@@ -212,6 +212,9 @@ class Page(unittest.TestCase):
         self.assert_program("python", "/usr/bin/python3", HERE.parent / "demo" / "array_job.py")
         self.search("array_job.py")
         self.assertTrue(self.rows())
+        names = self.browser.run("(function names(of) { return [of.name, ...of.children.flatMap(names)]; })(flame.root)")
+        self.assertIn("<module>", names)
+        self.assertEqual([name for name in names if name.startswith("python3")], [])
 
     # --- Hostile and large reports
 

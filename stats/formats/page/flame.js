@@ -14,9 +14,8 @@ function flameTree(rows, view, data) {
     add(root, row);
     let node = child(root, row.kind, row.kind, row.kind);
     add(node, row);
-    const stack = stackOf(row, data), outermost = lastTelling(stack);
-    for (let i = outermost; i >= 0; --i) {
-      const frame = stack[i];
+    const stack = stackOf(row, data);
+    for (const frame of tellingFrames(stack).reverse()) {
       node = child(node, `${frame.name}|${frame.file ?? frame.module}`, frame.name, row.kind, frame);
       add(node, row);
     }
@@ -33,10 +32,12 @@ function flameTree(rows, view, data) {
 }
 
 const stackOf = (row, data) => row.frames === undefined ? [] : data.stacks[row.frames].map(id => data.frames[id]);
-// The frames behind main are the C library's and say nothing.
-function lastTelling(stack) {
+// Without the frames behind main, which are the C library's, and those of the interpreter between frames of Python.
+function tellingFrames(stack) {
   const main = stack.findIndex(frame => frame.function === 'main' && !frame.python);
-  return main < 0 ? stack.length - 1 : main;
+  const inside = main < 0 ? stack : stack.slice(0, main + 1);
+  const is_interpreter = frame => !frame.python && /^(lib)?python[\d.]+(\.so|$)/.test(fileName(frame.module ?? ''));
+  return inside.some(frame => frame.python) ? inside.filter(frame => !is_interpreter(frame)) : inside;
 }
 
 class FlameGraph {
