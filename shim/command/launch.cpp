@@ -140,7 +140,8 @@ struct Inherited {
   for (std::size_t at = 0; at < entries.size(); at += std::strlen(&entries[at]) + 1) {
     const std::string entry = &entries[at];
     const std::size_t sign = entry.find('=');
-    setenv(entry.substr(0, sign).c_str(), entry.c_str() + sign + 1, 1);
+    const std::string name = entry.substr(0, sign);
+    sign + 1 == entry.size() ? unsetenv(name.c_str()) : setenv(name.c_str(), entry.c_str() + sign + 1, 1);
   }
   // Who kills this command kills the program, as without the command.
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -12,7 +12,7 @@ namespace cistern::command {
 struct Launch {
   std::vector<std::string> command;
   // Called in this process once the program's id is known, before the program starts; the child then has these entries
-  // of the environment, "NAME=value".
+  // of the environment, "NAME=value"; "NAME=" takes one away.
   std::function<std::vector<std::string>(pid_t)> environment;
 };
 

@@ -23,6 +23,25 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
+std::vector<std::string> entries_of(const std::string& list) {
+  std::vector<std::string> entries;
+  for (std::size_t at = 0; (at = list.find_first_not_of(" :", at)) != list.npos;) {
+    const std::size_t end = std::min(list.find_first_of(" :", at), list.size());
+    entries.push_back(list.substr(at, end - at));
+    at = end;
+  }
+  return entries;
+}
+
+bool holds(const std::string& file, const char* text) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string content((std::istreambuf_iterator<char>(in)), {});
+  return content.find(text) != content.npos;
+}
+
+// The library to link has no such function.
+bool is_library_to_preload(const std::string& file) { return is_file(file) && holds(file, "cistern_sees_program"); }
+
 // Beside the command (a build), in lib of the same prefix (Debian's package, the tarball), or in the Python package
 // whose installation brought the command.
 std::optional<fs::path> installed_with(const fs::path& command) {
@@ -39,7 +58,16 @@ std::optional<fs::path> installed_with(const fs::path& command) {
   return {};
 }
 
+// The first entry of the list whose file is the shared object to preload.
+std::string preloaded_in(const std::string& list) {
+  for (const std::string& entry : entries_of(list))
+    if (entry.find('/') != entry.npos && is_library_to_preload(entry)) return entry;
+  return {};
+}
+
 fs::path found_library() {
+  const char* const list = std::getenv("LD_PRELOAD");
+  if (const std::string preloaded = preloaded_in(list ? list : ""); !preloaded.empty()) return fs::absolute(preloaded);
   if (const char* const named = std::getenv("LIBCISTERN_LIBRARY"); named && *named) {
     if (!is_file(named)) throw BadInput(std::string("LIBCISTERN_LIBRARY=") + named + ": there is no such file");
     return fs::absolute(named);
@@ -108,17 +136,23 @@ std::string library_path() {
   const std::string path = found_library();
   if (path.find_first_of(" :") != path.npos)
     throw BadInput(path + ": LD_PRELOAD cannot take a path with a space or a colon");
+  if (!is_library_to_preload(path))
+    throw BadInput(path + " is not a libcistern.so to preload, or is older than this command");
   return path;
 }
 
 std::string with_library(const std::string& library, const std::string& list) {
   std::string all = library;
-  for (std::size_t at = 0; (at = list.find_first_not_of(" :", at)) != list.npos;) {
-    const std::size_t end = std::min(list.find_first_of(" :", at), list.size());
-    if (const std::string other = list.substr(at, end - at); other != library) all += ':' + other;
-    at = end;
-  }
+  for (const std::string& other : entries_of(list))
+    if (other != library) all += ':' + other;
   return all;
+}
+
+std::string without_library(const std::string& library, const std::string& list) {
+  std::string others;
+  for (const std::string& other : entries_of(list))
+    if (other != library) others += (others.empty() ? "" : ":") + other;
+  return others;
 }
 
 std::string file_of(const std::string& program) {
@@ -138,9 +172,7 @@ std::string file_of(const std::string& program) {
 std::string foreign_loader(const std::string& file) {
   const std::string loader = interpreter_of(program_of(file));
   if (loader.empty() || !is_file(loader)) return {};
-  std::ifstream in(loader, std::ios::binary);
-  const std::string content((std::istreambuf_iterator<char>(in)), {});
-  return content.find("GLIBC_PRIVATE") != content.npos ? std::string() : loader;
+  return holds(loader, "GLIBC_PRIVATE") ? std::string() : loader;
 }
 
 }  // namespace cistern::command

@@ -5,12 +5,14 @@
 
 namespace cistern::command {
 
-// The absolute path: of the file that LIBCISTERN_LIBRARY names, else of the one that was installed with this command.
-// Throws BadInput: there is none, or LD_PRELOAD cannot take its path.
+// The absolute path: of the one that LD_PRELOAD has, else of the file that LIBCISTERN_LIBRARY names, else of the one
+// that was installed with this command. Throws BadInput: there is none, or LD_PRELOAD cannot take its path.
 std::string library_path();
 
 // `list`: an LD_PRELOAD. Ours comes first, and what else is preloaded stays.
 std::string with_library(const std::string& library, const std::string& list);
+
+std::string without_library(const std::string& library, const std::string& list);
 
 // The file that execvp would start; empty: none.
 std::string file_of(const std::string& program);

@@ -103,7 +103,8 @@ int run(const Given& given, const std::vector<std::string>& command) {
   if (!loader.empty())
     std::fprintf(stderr, "cistern: %s runs with %s, which is not glibc's: libcistern.so is not preloaded into it\n",
                  command[0].c_str(), loader.c_str());
-  const bool has_folder = !given.has("CISTERN_REPORT") && loader.empty();
+  const char* const report = std::getenv("CISTERN_REPORT");
+  const bool has_folder = !given.has("CISTERN_REPORT") && !(report && *report) && loader.empty();
   fs::path folder;
   Launch launch{command, [&](pid_t pid) {
                   std::vector<std::string> entries;
@@ -111,10 +112,12 @@ int run(const Given& given, const std::vector<std::string>& command) {
                   if (has_folder && !(folder = make_folder(given, command[0], pid)).empty()) {
                     const char* const name = in_ranks() ? "rank-%r-%h-%p.json" : "%p.json";
                     entries.push_back("CISTERN_REPORT=" + (folder / name).native());
-                    entries.push_back("CISTERN_REPORT_FORMAT=json");
+                    entries.push_back("CISTERN_REPORT_FORMAT=both");
                   }
                   const char* const list = std::getenv("LD_PRELOAD");
-                  if (loader.empty()) entries.push_back("LD_PRELOAD=" + with_library(library, list ? list : ""));
+                  const std::string before = list ? list : "";
+                  entries.push_back("LD_PRELOAD=" + (loader.empty() ? with_library(library, before)
+                                                                    : without_library(library, before)));
                   return entries;
                 }};
   const Ended ended = cistern::command::launch(launch);
@@ -157,7 +160,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
       given->settings.emplace_back("CISTERN_" + name, entry.substr(sign + 1));
     }
     if (outcome.program.empty()) throw BadInput("no program given: cistern run [OPTION...] -- PROGRAM [ARGUMENT...]");
-    if (given->has("CISTERN_REPORT_FORMAT") && !given->has("CISTERN_REPORT"))
+    if (given->has("CISTERN_REPORT_FORMAT") && !given->has("CISTERN_REPORT") && !std::getenv("CISTERN_REPORT"))
       throw BadInput("--report-format needs --report: a folder of reports has JSON");
     outcome.exit_code = run(*given, outcome.program);
   });

@@ -86,6 +86,17 @@ String loops(const Run& run) {
          printable(name.empty() ? most->api : name, kPathBytesShown) + ": keep one and use it again";
 }
 
+String lost_in_tests(const Run& run) {
+  const std::vector<Entry> leaks = entries(run, {.host = false});
+  if (leaks.empty() || standing_of(leaks[0].row) != Standing::lost) return {};
+  String text = "cistern run --fail-on lost makes a test fail for this";
+  const Stack& stack = run.stacks[leaks[0].row.frames];
+  if (!stack.empty() && !run.frames[stack[0]].function.empty())
+    text += "; known leaks: --suppressions FILE with lines such as leak:" +
+            printable(run.frames[stack[0]].function, kPathBytesShown);
+  return text;
+}
+
 String fragmented(const Run& run) {
   constexpr Count kMuch = Count{256} << 20;
   for (const Report& report : run.reports)
@@ -101,8 +112,8 @@ String fragmented(const Run& run) {
 
 std::vector<std::string> hints(const Run& run) {
   std::vector<std::string> all;
-  for (const Hint hint :
-       {failed_requests, not_judged, without_lines, grows, host_is_sampled, loops, slow_copies, fragmented})
+  for (const Hint hint : {failed_requests, not_judged, without_lines, grows, host_is_sampled, loops, slow_copies,
+                          fragmented, lost_in_tests})
     if (const String text = hint(run); !text.empty() && all.size() < kHintsMax)
       all.emplace_back(text.data(), text.size());
   return all;

@@ -1,4 +1,4 @@
-// Reports that are read, and texts that are refused.
+// Reports that are read, and what is refused.
 #include "stats/formats/read.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,8 @@
 #include "stats/formats/summary.hpp"
 
 #include <algorithm>
-#include <map>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "stats/format.hpp"
 #include "stats/formats/hints.hpp"
@@ -125,12 +126,40 @@ void write_processes(const Run& run, Sink& sink) {
     sink.print("and {}\n", more == 1 ? String("1 other process") : grouped(more) + " other processes");
 }
 
-void write_leaks(const Run& run, std::size_t sites_max, Sink& sink) {
-  const std::vector<Entry> gpu = entries(run, {.host = false});
-  std::vector<Entry> shown = gpu;
-  // Of host memory only what nobody can free any more.
+// All of GPU kinds, and of host memory only what nobody can free any more.
+std::vector<Entry> listed(const Run& run) {
+  std::vector<Entry> all = entries(run, {.host = false});
   for (const Entry& entry : entries(run, {.gpu = false}))
-    if (standing_of(entry.row) == Standing::lost) shown.push_back(entry);
+    if (standing_of(entry.row) == Standing::lost) all.push_back(entry);
+  return all;
+}
+
+// Line `number` of a source file, without the space around it; empty: it is not here.
+std::string source_line(const std::string& path, Count number) {
+  std::ifstream file(path);
+  std::string line;
+  for (Count i = 0; i < number; ++i)
+    if (!std::getline(file, line)) return {};
+  const std::size_t first = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
+  return first == line.npos ? std::string() : line.substr(first, last - first + 1);
+}
+
+void write_source(const Run& run, StackId stack, Sink& sink) {
+  std::size_t shown = 0;
+  for (const FrameId id : run.stacks[stack]) {
+    const Frame& frame = run.frames[id];
+    if (!frame.line || shown == kFramesShort) continue;
+    const std::string line = source_line(frame.file, frame.line);
+    if (line.empty()) continue;
+    sink.print("     | {}:{}  {}\n", printable(frame.file, kPathBytesShown), frame.line,
+               printable(line, kPathBytesShown));
+    ++shown;
+  }
+}
+
+void write_leaks(const Run& run, const SummaryOptions& options, Sink& sink) {
+  const std::vector<Entry> shown = listed(run);
+  const std::size_t sites_max = options.sites_max;
   if (shown.empty()) return;
   sink.print("LEAKS BY SITE");
   if (shown.size() > sites_max) sink.print(" ({} of {})", sites_max, shown.size());
@@ -143,6 +172,7 @@ void write_leaks(const Run& run, std::size_t sites_max, Sink& sink) {
     if (!row.trend.empty()) sink.print("  {}", row.trend);
     if (shown[i].processes > 1) sink.print("  in {} processes", shown[i].processes);
     sink.print("\n{}", frame_lines(run, row.frames, kFramesShort));
+    if (options.source) write_source(run, row.frames, sink);
   }
 }
 
@@ -164,9 +194,44 @@ std::string summary(const Run& run, const SummaryOptions& options) {
   write_processes(run, sink);
   sink.print("VERDICT  {}\n", verdict(run));
   write_kinds(run, sink);
-  write_leaks(run, options.sites_max, sink);
+  write_leaks(run, options, sink);
   for (const std::string& hint : hints(run)) sink.print("HINT  {}\n", hint);
   return {sink.text().data(), sink.text().size()};
+}
+
+std::string summary_json(const Run& run) {
+  using Json = nlohmann::ordered_json;
+  Json json = {{"verdict", verdict(run)},
+               {"processes", run.reports.size()},
+               {"kinds", Json::object()},
+               {"leaks", Json::array()},
+               {"hints", hints(run)}};
+  for (const auto& [name, kind] : kinds_of(run))
+    json["kinds"][name] = {{"live_blocks", kind.live_blocks},
+                           {"live_bytes", kind.live_bytes},
+                           {"peak_bytes_max", kind.peak_bytes},
+                           {"pooled_bytes", kind.pooled_bytes},
+                           {"allocations", kind.allocations},
+                           {"pool_hits", kind.hits},
+                           {"failed", kind.failed}};
+  for (const Entry& entry : listed(run)) {
+    Json frames = Json::array();
+    for (const FrameId id : run.stacks[entry.row.frames]) {
+      const Frame& frame = run.frames[id];
+      frames.push_back(
+          {{"function", frame.function}, {"file", frame.file}, {"line", frame.line}, {"module", frame.module}});
+    }
+    json["leaks"].push_back({{"kind", entry.row.kind},
+                             {"class", entry.row.leak_class},
+                             {"object", entry.row.object},
+                             {"api", entry.row.api},
+                             {"blocks", entry.row.blocks},
+                             {"bytes", entry.row.bytes},
+                             {"rows", entry.rows},
+                             {"processes", entry.processes},
+                             {"frames", frames}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace cistern::formats

@@ -444,8 +444,8 @@ class Command(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for option in ("command", "shim", "opencl-program", "cuda-program"):
-        parser.add_argument(f"--{option}", type=pathlib.Path)
+    for argument in ("command", "shim", "--opencl-program", "--cuda-program"):
+        parser.add_argument(argument, type=pathlib.Path)
     parser.add_argument("--cuda-libraries")
     parser.add_argument("--pictures", type=pathlib.Path, help="a folder for screenshots")
     ARGUMENTS, rest = parser.parse_known_args()

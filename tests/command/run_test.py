@@ -89,7 +89,7 @@ class Streams(Run):
         self.assertTrue(ran.stderr.startswith("to-stderr\ncistern: "), ran.stderr)
 
     def test_the_reader_of_a_closed_stream_sees_its_end(self):
-        started = self.start("sh", "-c", "exec >&-; sleep 20", stdin=subprocess.DEVNULL)
+        started = self.start("sh", "-c", "exec >&-; exec sleep 20", stdin=subprocess.DEVNULL)
         began = time.monotonic()
         self.assertEqual(started.stdout.read(), "")
         self.assertLess(time.monotonic() - began, 10)
