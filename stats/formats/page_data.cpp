@@ -66,24 +66,26 @@ class Writer {
   // One object's members, which visit_fields hands over one by one.
   class Members {
    public:
-    explicit Members(Writer& writer) : writer_(writer) { writer_.text_ += '{'; }
+    explicit Members(Writer& writer, std::string_view skipped = {}) : writer_(writer), skipped_(skipped) {
+      writer_.text_ += '{';
+    }
     ~Members() { writer_.text_ += '}'; }
     template <class Value>
-    void operator()(const char* name, const Value& value) {
-      if (is_left_out(value)) return;
+    void operator()(std::string_view name, const Value& value) {
+      if (is_left_out(value) || name == skipped_) return;
       begin(name);
       writer_.write(value);
     }
-    void stack(const char* name, StackId id) {
+    void stack(std::string_view name, StackId id) {
       begin(name);
       writer_.write(Count(writer_.stacks_.id_of(id)));
     }
 
    private:
-    void begin(const char* name) {
+    void begin(std::string_view name) {
       if (!empty_) writer_.text_ += ',';
       empty_ = false;
-      writer_.write(std::string_view(name));
+      writer_.write(name);
       writer_.text_ += ':';
     }
     template <class Value>
@@ -94,6 +96,7 @@ class Writer {
       return false;
     }
     Writer& writer_;
+    std::string_view skipped_;
     bool empty_ = true;
   };
 
@@ -132,7 +135,7 @@ class Writer {
   template <class Value>
   void write(const Named<Value>& values) {
     Members members(*this);
-    for (const auto& [name, value] : values) members(name.c_str(), value);
+    for (const auto& [name, value] : values) members(name, value);
   }
   template <class Object>
   requires std::is_class_v<Object>
@@ -141,7 +144,7 @@ class Writer {
     visit_fields(members, const_cast<Object&>(object));  // read only: Members takes values as const
   }
   void write(const Report* report) {
-    Members members(*this);
+    Members members(*this, "text");  // the page says it with its own words
     visit_fields(members, const_cast<Report&>(*report));
     members("others", others_of_report(*report));
   }

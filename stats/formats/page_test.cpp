@@ -101,6 +101,7 @@ TEST(Gzip, GivesBackWhatItTook) {
 TEST(Page, HasTheContractsNamesAndEachStackThatIsUsed) {
   Report report = with_leaks(2, "device:0");
   report.cistern.rank = 0;
+  report.text = "VERDICT";
   report.kinds[0].second.unpooled = {{"too large", 3}};
   const Json data = data_of(page(run_of({report}), {}));
   EXPECT_EQ(data["processes"], 1);
@@ -116,6 +117,7 @@ TEST(Page, HasTheContractsNamesAndEachStackThatIsUsed) {
   EXPECT_EQ(shown["leaks"][1]["frames"], 0);
   EXPECT_FALSE(shown["leaks"][1].contains("owner"));
   EXPECT_FALSE(shown.contains("others"));
+  EXPECT_FALSE(shown.contains("text"));
 }
 
 TEST(Page, TheSmallestRowsBecomeSumsByKindAndClass) {

@@ -133,10 +133,10 @@ class Page(unittest.TestCase):
         return self.open(*sorted(self.folder.glob("*.json")), **view)
 
     def shown(self):
-        """place -> (value, text); of places that occur more than once the first."""
+        """place -> [value, text]; of places that occur more than once the first."""
         found = self.browser.run("Array.from(document.querySelectorAll('[data-figure]'), "
                                  "of => [of.dataset.figure, Number(of.dataset.value), of.textContent])")
-        return {place: (value, text) for place, value, text in reversed(found)}
+        return {place: [value, text] for place, value, text in reversed(found)}
 
     def choose(self, view):
         self.browser.run(f"document.querySelector('[data-view={view}]').click()")
@@ -212,7 +212,9 @@ class Page(unittest.TestCase):
         self.assert_program("python", "/usr/bin/python3", HERE.parent / "demo" / "array_job.py")
         self.search("array_job.py")
         self.assertTrue(self.rows())
-        names = self.browser.run("(function names(of) { return [of.name, ...of.children.flatMap(names)]; })(flame.root)")
+        names = self.browser.run(
+            "(function names(of) { return [of.name, ...of.children.flatMap(names)]; })(flameTree("
+            "scope.leaks.filter(row => stackOf(row, data).some(frame => frame.python)), kViews[1], data))")
         self.assertIn("<module>", names)
         self.assertEqual([name for name in names if name.startswith("python3")], [])
 
@@ -281,6 +283,33 @@ class Page(unittest.TestCase):
         self.open_example(report)
         hint = self.browser.run("document.querySelector('#verdict .hint').textContent")
         self.assertIn(f"HINT  {hint}\n", cistern("report", self.folder / "0.json").stdout)
+
+    def test_estimates_are_marked(self):
+        host = row_of("make", 100, kind="host", api="malloc", bytes_error=20)
+        report = example([host]) | {"at_peak": [host | {"peak_bytes": 90, "peak_blocks": 1}]}
+        report["kinds"]["host"] = report["kinds"].pop("device:0")
+        report["fragmentation"] = {"host": {"reserved_bytes": 200, "live_bytes": 100, "internal": 0.25}}
+        report["estimated"] = ["kinds.host.peak_bytes", "at_peak.host", "leaks.host", "fragmentation.host.internal"]
+        self.open_example(report)
+        self.choose("live")
+        self.assertEqual(self.shown()["site.bytes"], [100, "about 100 B \u00b1 20 B"])
+        self.choose("peak")
+        self.assertEqual(self.shown()["site.bytes"], [90, "about 90 B"])
+        texts = self.browser.run("[document.getElementById('kinds').textContent, "
+                                 "document.getElementById('fragmentation').textContent]")
+        self.assertIn("about 100 B at 1.00 s", texts[0])
+        self.assertIn("wasted inside blocks about 25.0 %", texts[1])
+
+    def test_a_report_with_hardly_anything(self):
+        lists = ("leaks", "at_peak", "in_loops", "growing", "transfers", "copy_sites", "waits", "staging",
+                 "device_memory", "device_ranges")
+        odd = {"live_over_time": {"least": [1], "last": [1, 2], "interval_s": 0}}
+        self.open_example({"cistern": {"schema": 4}, "kinds": {"": odd, "__proto__": {}, "constructor": {}},
+                           "fragmentation": {"x": {}}, "estimated": [""], **{name: [{}] for name in lists}})
+        self.choose("live")
+        self.browser.run("document.querySelector('.sites tbody tr').click()")
+        self.open_example({"cistern": {"schema": 4}}, {"cistern": {"schema": 4}, "leaks": [{}]})
+        self.assertEqual(self.browser.complaints, [])
 
     def test_an_empty_report(self):
         report = example()

@@ -34,12 +34,17 @@ function describeFrame(frame) {
   frame.text = `${frame.name} ${frame.file ?? ''} ${frame.module ?? ''}`.toLowerCase();
 }
 
-// Lists that are empty are not in the data. The sums of rows that were left out stand at the end of their lists: rows
+// Members that are empty are not in the data. The sums of rows that were left out stand at the end of their lists: rows
 // without a stack, which have `list`.
 function completeReport(report, stacks) {
-  for (const list of ['leaks', 'at_peak', 'in_loops', 'growing', 'transfers', 'copy_sites', 'waits', 'staging',
-                      'device_memory', 'device_ranges', 'frameworks', 'estimated', 'others']) report[list] ??= [];
+  const of_rows = ['leaks', 'at_peak', 'in_loops', 'growing', 'transfers', 'copy_sites', 'waits', 'staging', 'others'];
+  for (const list of [...of_rows, 'device_memory', 'device_ranges', 'frameworks', 'estimated']) report[list] ??= [];
   for (const part of ['kinds', 'fragmentation', 'host_classes']) report[part] ??= {};
+  for (const row of of_rows.flatMap(list => report[list])) row.kind ??= '', row.class ??= '', row.direction ??= '';
+  for (const kind of Object.values(report.kinds)) {
+    const {interval_s, least = [], last = []} = kind.live_over_time ?? {};
+    if (!interval_s || !last.length || least.length !== last.length) delete kind.live_over_time;
+  }
   for (const row of report.leaks) {
     row.sites = stacks[row.frames].length ? 1 : 0;
     row.by_library = Boolean(row.owner) && !row.program;
@@ -74,7 +79,7 @@ function scopeOf(reports) {
     copy_sites: rowsOf('copy_sites'), waits: rowsOf('waits'),
     staging: single ? single.staging : mergedStaging(rowsOf('staging')),
     device_memory: single ? single.device_memory : [], device_ranges: rowsOf('device_ranges'),
-    wall_s: Math.max(...reports.map(report => report.cistern.wall_s)),
+    wall_s: greatest(reports, report => report.cistern.wall_s),
   };
 }
 

@@ -69,7 +69,7 @@ class FlameGraph {
   }
 
   draw() {
-    const kRow = 19, kNarrowest = 1.5, kNarrowestParent = 10;
+    const kRow = 19, kNarrowest = 1.5, kNarrowestParent = 28;
     this.canvas.hidden = !this.root?.value;
     this.showPath();
     if (!this.root?.value) {
@@ -89,7 +89,7 @@ class FlameGraph {
       }
     };
     place(this.top, 0, width, 0);
-    const context = prepared(this.canvas, Math.max(...this.boxes.map(box => box.y)) + kRow);
+    const context = prepared(this.canvas, greatest(this.boxes, box => box.y) + kRow);
     context.font = theme.color('flame_font');
     for (const box of this.boxes) this.drawBox(context, box);
     this.say(this.selected ?? this.top);

@@ -1,17 +1,21 @@
 // The state of the page - which processes, which memory, which kind, which time, which words - and what changes it.
 
+// `list`: the list of the report that the rows are of.
 const kViews = [
-  {id: 'lost', title: 'Lost', note: 'Memory that nothing of the program leads to any more.', classes: true,
-   rows: scope => scope.leaks.filter(row => isLost(row) && !row.suppressed)},
-  {id: 'live', title: 'Live at the end', note: 'All memory that was not freed, lost or not.', classes: true,
-   rows: scope => scope.leaks},
+  {id: 'lost', title: 'Lost', note: 'Memory that nothing of the program leads to any more.',
+   list: 'leaks', classes: true, is_shown: row => isLost(row) && !row.suppressed},
+  {id: 'live', title: 'Live at the end', note: 'All memory that was not freed, lost or not.',
+   list: 'leaks', classes: true},
   {id: 'peak', title: 'At the peak', note: 'The call sites that held most of each kind\u2019s peak.',
-   rows: scope => scope.at_peak, weight: row => row.peak_bytes, blocks: row => row.peak_blocks},
-  {id: 'growing', title: 'Growing', note: 'Memory that still grew when the exit began: by how much.', optional: true,
-   rows: scope => scope.growing, blocks: undefined},
-  {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.', optional: true,
-   rows: scope => scope.in_loops, weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true},
-].map(view => ({weight: row => row.bytes, blocks: row => row.blocks, show: view.counts ? grouped : bytes, ...view}));
+   list: 'at_peak', weight: row => row.peak_bytes, blocks: row => row.peak_blocks},
+  {id: 'growing', title: 'Growing', note: 'Memory that still grew when the exit began: by how much.',
+   list: 'growing', blocks: undefined, optional: true},
+  {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.',
+   list: 'in_loops', weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true,
+   optional: true},
+].map(view => ({
+  weight: row => row.bytes, blocks: row => row.blocks, show: view.counts ? grouped : bytes,
+  rows: scope => scope[view.list].filter(view.is_shown ?? (() => true)), ...view}));
 
 const state = {view: kViews[0], kind: undefined, time: undefined, pattern: ''};
 let data, scope, flame, table, timeline;

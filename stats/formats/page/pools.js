@@ -34,7 +34,7 @@ const amounts = (place, of, names) => names.filter(([name]) => of[name]).map(([n
 function deviceRow(of) {
   const place = `device_memory.${of.device}`, kind = `device:${of.device}`;
   const names = [['ours_bytes', 'this process'], ['driver_owned_bytes', 'driver and other processes'],
-                 ['free_bytes', 'free'], ['total_bytes', 'of all']];
+                 ['free_bytes', 'free'], ['total_bytes', 'in total']];
   return make('div', {class: 'row'}, make('p', {}, kindTag(kind), amounts(place, of, names)),
     barOf(place, of.total_bytes, [
       {name: 'ours', value: of.ours_bytes, title: 'this process', color: kindColor(kind)},
@@ -49,16 +49,18 @@ function showPools(scope) {
   const legend = make('p', {class: 'legend'}, sign('live'), 'live', sign('largest_free'), 'largest free block',
                       sign('free'), 'other free', sign('back'), 'given back since the most');
   section('fragmentation').replaceChildren(rows.length ? legend : note('No pool reserved memory.'),
-    ...rows.map(([kind, of]) => poolRow(kind, of, scope.kinds[kind] ?? {})), ...scope.device_ranges.map(rangeRow));
+    ...rows.map(([kind, of]) => poolRow(scope, kind, of)), ...scope.device_ranges.map(rangeRow));
 }
 
-function poolRow(kind, of, figures) {
+function poolRow(scope, kind, of) {
   const place = `fragmentation.${kind}`, largest = Math.min(of.largest_free_bytes, of.free_bytes);
   const most = Math.max(of.reserved_peak_bytes ?? 0, of.reserved_bytes, 1);
   const names = [['reserved_bytes', 'reserved'], ['live_bytes', 'live'], ['free_bytes', 'free'],
                  ['largest_free_bytes', 'largest free'], ['reserved_peak_bytes', 'most reserved']];
-  const wasted = [['internal', 'inside blocks'], ['external', 'between blocks']].filter(([name]) => of[name])
-    .map(([name, title]) => [`, wasted ${title} `, figure(`${place}.${name}`, of[name], percent(of[name]))]);
+  const about = name => scope.estimated.has(`${place}.${name}`) ? 'about ' : '';
+  const share = (name, title) => !of[name] ? [] : [
+    `, wasted ${title} ${about(name)}`, figure(`${place}.${name}`, of[name], percent(of[name]))];
+  const wasted = [share('internal', 'inside blocks'), share('external', 'between blocks')];
   const worst = of.worst && of.worst.reserved_bytes >= 2 * of.worst.live_bytes
     ? `, worst at ${seconds(of.worst.at_s)}: ${bytes(of.worst.reserved_bytes)} for ${bytes(of.worst.live_bytes)}` : '';
   return make('div', {class: 'row'}, make('p', {}, kindTag(kind), amounts(place, of, names), wasted, worst),
@@ -67,7 +69,7 @@ function poolRow(kind, of, figures) {
       {name: 'largest_part', value: largest, title: 'largest free block', class: 'largest_free'},
       {name: 'free_part', value: of.free_bytes - largest, title: 'other free memory', class: 'free'},
       {name: 'back_part', value: most - of.reserved_bytes, title: 'given back', class: 'back'}]),
-    sizeClasses(kind, figures));
+    sizeClasses(kind, scope.kinds[kind] ?? {}));
 }
 
 function sizeClasses(kind, {classes = [], sizes = []}) {

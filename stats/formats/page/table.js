@@ -60,13 +60,14 @@ class SiteTable {
     bar.style.width = `${100 * value / this.most}%`;
     bar.style.background = kindColor(row.kind);
     const error = row.bytes_error ? ` \u00b1 ${bytes(row.bytes_error)}` : '';
-    return [bar, figure('site.bytes', value, (error ? 'about ' : '') + this.view.show(value) + error)];
+    const about = scope.estimated.has(`${this.view.list}.${row.kind}`) ? 'about ' : '';
+    return [bar, figure('site.bytes', value, about + this.view.show(value) + error)];
   }
 
   show(rows, view) {
     if (view !== this.view) this.sorted_by = undefined, this.descending = true;
     this.rows = rows, this.view = view, this.shown = 50;
-    this.most = rows.reduce((most, row) => Math.max(most, view.weight(row)), 1);
+    this.most = Math.max(greatest(rows, view.weight), 1);
     this.draw();
   }
 

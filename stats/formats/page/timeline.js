@@ -67,7 +67,7 @@ class Timeline {
   // Solid: what was live all through the interval; pale: what was live at its end.
   drawLane(context, {name, kind, levels}, top, height) {
     const kLabel = 17, floor = top + height, room = height - kLabel;
-    const most = Math.max(kind.peak_bytes, ...levels.last, 1);
+    const most = Math.max(kind.peak_bytes, greatest(levels.last, value => value), 1);
     const y = value => floor - value / most * room;
     const step = which => {
       context.beginPath();

@@ -21,6 +21,7 @@ const hex = number => `0x${number.toString(16)}`;
 const shortened = text => text.length > 140 ? `${text.slice(0, 100)} \u2026 ${text.slice(-30)}` : text;
 // [['a', 3], ['b', 4]] as "a 3, b 4".
 const listed = reasons => Object.entries(reasons ?? {}).map(([why, count]) => `${why} ${grouped(count)}`).join(', ');
+const greatest = (rows, value) => rows.reduce((most, row) => Math.max(most, value(row)), 0);
 const sumOf = (rows, value) => rows.reduce((sum, row) => sum + value(row), 0);
 
 // make('td', {class: 'number', onclick: f}, 'text', element, [more], ...)
