@@ -38,7 +38,7 @@ void write_page(const Arguments& of) {
     throw BadInput(std::string(error.what()) + ": give --max-size, or fewer files");
   }
   write_file(output, page);
-  std::printf("%s  %.1f MB\n", output.c_str(), static_cast<double>(page.size()) / 1e6);
+  std::printf("%s  %zu KB\n", output.c_str(), (page.size() + 999) / 1000);
 }
 
 }  // namespace

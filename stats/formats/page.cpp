@@ -123,8 +123,8 @@ std::string page(const Run& run, PageLimits limits) {
     std::string html = choice.page_with(rows);
     if (html.size() <= limits.bytes_max) return html;
     if (!rows)
-      throw PageTooLarge("the page would have " + std::to_string(html.size()) + " bytes, more than the " +
-                         std::to_string(limits.bytes_max) + " allowed");
+      throw PageTooLarge("the page would have " + std::to_string(html.size()) + " bytes, and may have " +
+                         std::to_string(limits.bytes_max));
     const double fitting = 0.9 * static_cast<double>(limits.bytes_max) / static_cast<double>(html.size());
     rows = rows > 10 ? static_cast<std::size_t>(static_cast<double>(rows) * fitting) : 0;
   }
