@@ -7,6 +7,18 @@ foreach(header CLI/CLI.hpp nlohmann/json.hpp)
   file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/command_headers/${folder}" SYMBOLIC)
 endforeach()
 
+foreach(header zlib.h zconf.h)
+  find_path(CISTERN_${header}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
+  file(CREATE_LINK "${CISTERN_${header}_INCLUDE}/${header}" "${PROJECT_BINARY_DIR}/command_headers/${header}" SYMBOLIC)
+endforeach()
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libz.a
+  OUTPUT_VARIABLE zlib_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT IS_ABSOLUTE "${zlib_archive}")
+  string(CONCAT zlib_archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
+                "${CMAKE_LIBRARY_ARCHITECTURE}/libz.a")
+endif()
+
 add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_include_directories(cistern_command_flags SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/command_headers")
@@ -21,7 +33,18 @@ list(FILTER tests_formats INCLUDE REGEX "_test\\.cpp$")
 list(APPEND format_sources stats/format.cpp stats/scripts.cpp stats/sink.cpp stats/report/text_parts.cpp
   pool/base/internal_memory.cpp pool/base/page_size.cpp pool/base/process_start.cpp)
 add_library(cistern_formats STATIC ${format_sources})
-target_link_libraries(cistern_formats PUBLIC cistern_command_flags)
+target_link_libraries(cistern_formats PUBLIC cistern_command_flags "${zlib_archive}")
+
+# The page of `cistern html` is a text in the command.
+set(page_folder "${PROJECT_SOURCE_DIR}/stats/formats/page")
+set(page_template "${PROJECT_BINARY_DIR}/command_headers/stats/formats/page_template.hpp")
+file(GLOB page_parts CONFIGURE_DEPENDS "${page_folder}/*")
+add_custom_command(
+  OUTPUT "${page_template}"
+  COMMAND "${CMAKE_COMMAND}" "-DFOLDER=${page_folder}" "-DOUTPUT=${page_template}"
+          -P "${PROJECT_SOURCE_DIR}/scripts/cmake/page_template.cmake"
+  DEPENDS ${page_parts} "${PROJECT_SOURCE_DIR}/scripts/cmake/page_template.cmake" VERBATIM)
+target_sources(cistern_formats PRIVATE "${page_template}")
 
 file(GLOB command_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/shim/command/*.cpp")
 list(FILTER command_sources EXCLUDE REGEX "_test\\.cpp$")

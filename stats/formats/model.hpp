@@ -97,6 +97,7 @@ void visit_fields(Visitor& visit, BlockSize& of) {
 struct Kind {
   bool pooled = false;
   Count allocations = 0, frees = 0, pool_hits = 0, pool_misses = 0, driver_allocs = 0, driver_frees = 0;
+  Count driver_syncs = 0, driver_queries = 0;
   Count live_blocks = 0, live_bytes = 0, peak_bytes = 0, pooled_blocks = 0, pooled_bytes = 0, failed = 0;
   std::optional<Count> requested_bytes, allocated_bytes, temporary;
   std::optional<Seconds> peak_at_s;
@@ -109,7 +110,8 @@ template <class Visitor>
 void visit_fields(Visitor& visit, Kind& of) {
   visit("pooled", of.pooled), visit("allocations", of.allocations), visit("frees", of.frees);
   visit("pool_hits", of.pool_hits), visit("pool_misses", of.pool_misses), visit("driver_allocs", of.driver_allocs);
-  visit("driver_frees", of.driver_frees), visit("live_blocks", of.live_blocks), visit("live_bytes", of.live_bytes);
+  visit("driver_frees", of.driver_frees), visit("driver_syncs", of.driver_syncs);
+  visit("driver_queries", of.driver_queries), visit("live_blocks", of.live_blocks), visit("live_bytes", of.live_bytes);
   visit("requested_bytes", of.requested_bytes), visit("allocated_bytes", of.allocated_bytes);
   visit("temporary", of.temporary), visit("peak_bytes", of.peak_bytes), visit("peak_at_s", of.peak_at_s);
   visit("pooled_blocks", of.pooled_blocks), visit("pooled_bytes", of.pooled_bytes), visit("failed", of.failed);
@@ -167,6 +169,7 @@ void visit_fields(Visitor& visit, DeviceRange& of) {
 struct LiveRow {  // in `leaks`: all that is live
   std::string kind, leak_class, object, api, owner, trend;
   Count blocks = 0, bytes = 0;
+  std::optional<Count> created, retained, released, kept_parent_bytes;
   std::optional<double> bytes_error, bytes_per_s;
   bool program = false, suppressed = false, inherited = false;
   Seconds first_s = 0, last_s = 0;
@@ -175,7 +178,9 @@ struct LiveRow {  // in `leaks`: all that is live
 template <class Visitor>
 void visit_fields(Visitor& visit, LiveRow& of) {
   visit("kind", of.kind), visit("class", of.leak_class), visit("object", of.object), visit("blocks", of.blocks);
-  visit("bytes", of.bytes), visit("api", of.api), visit("owner", of.owner), visit("program", of.program);
+  visit("bytes", of.bytes), visit("created", of.created), visit("retained", of.retained);
+  visit("released", of.released), visit("kept_parent_bytes", of.kept_parent_bytes);
+  visit("api", of.api), visit("owner", of.owner), visit("program", of.program);
   visit("bytes_error", of.bytes_error), visit("suppressed", of.suppressed), visit("inherited", of.inherited);
   visit("first_s", of.first_s), visit("last_s", of.last_s), visit("trend", of.trend);
   visit("bytes_per_s", of.bytes_per_s), visit.stack("frames", of.frames);

@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("pool", "stats", "backends", "shim", "tests", "bench", "scripts", "cmake")
-CODE = {".cpp", ".hpp", ".h", ".c", ".S", ".def", ".in", ".py", ".cmake", ".sh", ".cl"}
+CODE = {".cpp", ".hpp", ".h", ".c", ".S", ".def", ".in", ".py", ".cmake", ".sh", ".cl", ".js", ".css"}
 COLUMNS_MAX = 120
 COMMENT = re.compile(r"//|/\*|#(?!include|pragma|define|if)|\"\"\"")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -21,7 +21,7 @@ import wheels  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = roots.ROOT / "build" / "packages"
 TESTED = ["python3", "perl", "g++", "ninja-build", "pkg-config", "git", "binutils", "file", "sqlite3", "gdb",
-          "valgrind", "libspdlog-dev", "libfmt-dev", "libiberty-dev", "libgtest-dev", "libgmock-dev",
+          "valgrind", "libspdlog-dev", "libfmt-dev", "libiberty-dev", "zlib1g-dev", "libgtest-dev", "libgmock-dev",
           "ocl-icd-opencl-dev", "opencl-headers", "pocl-opencl-icd", "python3-pyopencl", "python3-numpy",
           "python3-jsonschema", "libunwind8", "libnuma1"]
 # Debian 11's is too old.

@@ -1,0 +1,34 @@
+// The data of a page as JSON: the members that visit_fields names, each stack and each frame that is used once, and for
+// the rows that are left out their sums.
+#pragma once
+#include <string>
+#include <unordered_set>
+
+#include "stats/formats/model.hpp"
+
+namespace cistern::formats {
+
+// A row by its address in the Run.
+using Rows = std::unordered_set<const void*>;
+
+inline Count bytes_of(const LiveRow& row) { return row.bytes; }
+inline Count bytes_of(const UseRow& row) { return row.peak_bytes; }
+inline Count bytes_of(const CopyRow& row) { return row.bytes; }
+
+// Calls with each row that may be left out, and the name of its list. A report's other lists are short.
+template <class Call>
+void visit_rows(const Report& report, Call&& call) {
+  for (const LiveRow& row : report.leaks) call("leaks", row);
+  for (const UseRow& row : report.at_peak) call("at_peak", row);
+  for (const UseRow& row : report.in_loops) call("in_loops", row);
+  for (const CopyRow& row : report.copy_sites) call("copy_sites", row);
+}
+
+// `{"version", "processes", "hints", "reports", "stacks", "frames"}`: reports and their rows as in the contract, but
+// `frames` of a row is a number of `stacks`, whose numbers are of `frames`. A member is absent if it is empty, false or
+// not known. In place of rows that are not kept a report has their sums, `others`: `{"list", "kind", "class",
+// "by_library", "suppressed", "rows", "blocks", "bytes"}`. `processes` counts those that are not in `reports`, too.
+std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
+                      const std::vector<std::string>& hints);
+
+}  // namespace cistern::formats
