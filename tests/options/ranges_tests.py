@@ -62,6 +62,20 @@ class Memory(unittest.TestCase):
         self.assertEqual(outcome.lines, run_plain("ranges", "captured", simulator=simulator).lines)
         self.assertEqual(outcome.errors, "")
 
+    def test_blocks_that_others_know_are_retired_when_work_has_ended(self):
+        outcome = run("ranges", "marked", DEVICE_POOL="ranges", simulator={"MEMORY": 1 << 30})
+        self.assertEqual(outcome.lines, [
+            "exported: 0, 0", "in the graph: 0", "mapped: 40 MiB", "free: 0, 0", "while it captures: 40 MiB",
+            "captured: 0", "after it: 20 MiB", "set: 0", "free: 0", "while it is set: 20 MiB", "after it: 10 MiB",
+            "the next block lies where the first one lay: yes", "end"])
+        self.assertEqual(outcome.errors, "")
+        figures = outcome.kind("device:0")
+        self.assertEqual([figures[name] for name in ("allocations", "frees", "live_blocks", "pooled_bytes")],
+                         [5, 5, 0, 10 << 20])
+        self.assertEqual(figures["unpooled"], {"exported or marked": 2, "freed in stream order": 1})
+        row, = outcome.report["device_ranges"]
+        self.assertEqual([row[name] for name in ("mapped_bytes", "waiting_bytes", "lost_bytes")], [10 << 20, 0, 0])
+
     def test_free_memory_is_known_without_a_look_at_every_block(self):
         """With a look at each of 100,000 it took 1.5 ms."""
         outcome = run("ranges", "count", DEVICE_POOL="ranges")
