@@ -205,7 +205,8 @@ DeviceRanges::Usage DeviceRanges::usage(const Device& device) const {
     if (range.context().device != &device) return;
     const auto figures = range.pool().figures();
     sum.mapped_bytes += figures.mapped_bytes;
-    sum.used_bytes += figures.live_bytes + range.pool().waiting_bytes();
+    sum.live_bytes += figures.live_bytes;
+    sum.waiting_bytes += range.pool().waiting_bytes();
     sum.reclaimable_bytes += range.pool().reclaimable_bytes();
     sum.largest_free_bytes = std::max(sum.largest_free_bytes, figures.largest_free);
   });

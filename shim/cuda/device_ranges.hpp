@@ -36,7 +36,8 @@ class DeviceRanges {
 
   // Over the ranges of one device.
   struct Usage {
-    std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
+    std::uint64_t mapped_bytes = 0, live_bytes = 0;
+    std::uint64_t waiting_bytes = 0;  // freed, and work may still use them
     std::uint64_t reclaimable_bytes = 0, largest_free_bytes = 0;
   };
   Usage usage(const Device& device) const;

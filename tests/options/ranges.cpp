@@ -13,6 +13,7 @@
 //   held     retains and releases the primary context beside a copy that takes long
 //   asked    asks about a block in a host function, and after a fault
 //   captured frees blocks while a stream captures, and has more than fits beside them
+//   full     fills the device, frees blocks while a stream captures, and has more than fits into one of them
 //   marked   frees blocks that others may know by their addresses, while work may still use them
 //   huge     asks for more than there is left
 //   count    asks for the free memory, among many blocks
@@ -304,6 +305,21 @@ void captured() {
   std::printf("kept: %s\n", mapped_mib() < 24 ? "little" : "much");
 }
 
+void full() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  std::vector<CUdeviceptr> blocks(free_bytes() >> 21);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 2 << 20);
+  std::printf("left: %zu\n", free_bytes());
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (int i = 0; i < 10; ++i) cuMemFree(blocks[static_cast<size_t>(2 * i)]);
+  CUdeviceptr large = 0;
+  std::printf("large: %d\n", cuMemAlloc(&large, 4 << 20));
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("large: %d\n", cuMemAlloc(&large, 4 << 20));
+}
+
 int exported(CUdeviceptr block, size_t bytes) {
   int descriptor = -1;
   const int code = cuMemGetHandleForAddressRange(&descriptor, block, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
@@ -389,6 +405,7 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "held")) held();
   if (!std::strcmp(what, "asked")) asked();
   if (!std::strcmp(what, "captured")) captured();
+  if (!std::strcmp(what, "full")) full();
   if (!std::strcmp(what, "marked")) marked();
   if (!std::strcmp(what, "huge")) huge();
   if (!std::strcmp(what, "count")) count();

@@ -62,6 +62,16 @@ class Memory(unittest.TestCase):
         self.assertEqual(outcome.lines, run_plain("ranges", "captured", simulator=simulator).lines)
         self.assertEqual(outcome.errors, "")
 
+    def test_a_full_device_and_memory_that_was_freed_in_a_capture(self):
+        """The wait that a capture allows takes a byte of the device's memory, and there is none."""
+        outcome = run("ranges", "full", DEVICE_POOL="ranges", simulator={"MEMORY": 64 << 20})
+        self.assertEqual(outcome.lines, ["left: 0", "large: 2", "captured: 0", "large: 0", "end"])
+        say_once(self, outcome.errors,
+                 r"cistern: cuMemAlloc_v2 of 4\.0 MiB: out of memory; device 0: 44\.0 MiB live; ranges: 64\.0 MiB "
+                 r"mapped, 0 B of it free beside live blocks, 20\.0 MiB freed: the work that may use it cannot be "
+                 r"waited for while a stream captures; 0 B would succeed; pinned: 0 B live; host: [0-9.]+ KiB; "
+                 r"44\.0 MiB in 22 blocks at full \(.*ranges\.cpp:\d+\); this call at full \(.*ranges\.cpp:\d+\)")
+
     def test_blocks_that_others_know_are_retired_when_work_has_ended(self):
         outcome = run("ranges", "marked", DEVICE_POOL="ranges", simulator={"MEMORY": 1 << 30})
         self.assertEqual(outcome.lines, [
