@@ -20,8 +20,8 @@ static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcon
   };
   for (const Plain& plain :
        {Plain{"memory type", CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4}, Plain{"managed", CU_POINTER_ATTRIBUTE_IS_MANAGED, 4},
-        Plain{"device", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4},
-        Plain{"mapped", CU_POINTER_ATTRIBUTE_MAPPED, 4}, Plain{"sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4},
+        Plain{"device", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4}, Plain{"mapped", CU_POINTER_ATTRIBUTE_MAPPED, 4},
+        Plain{"sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4},
         Plain{"handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 8},
         Plain{"range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, 8}}) {
     unsigned long long value = 0;
