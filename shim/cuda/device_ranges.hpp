@@ -10,7 +10,8 @@ namespace cistern::cuda {
 
 class DeviceRanges {
  public:
-  DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
+  DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source,
+               bool asked_for);
 
   bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
   // Some have been made.
@@ -66,8 +67,14 @@ class DeviceRanges {
  private:
   bool any_waits() const;
   DeviceRange* take_ended(Context& context);
-  DeviceRange* make(Context& context);
-  CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
+  struct Refusal {
+    const char* function;
+    CUresult answer;
+  };
+  static void say(const Device& device, const Refusal& refusal);
+  // Null: it was refused, which is in `refusal` where a line should say so; or no call may be made now.
+  DeviceRange* make(Context& context, Refusal* refusal);
+  Refusal try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 
   const Functions& functions_;
   CallGate& gate_;

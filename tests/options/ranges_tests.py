@@ -140,6 +140,14 @@ class LeftOut(unittest.TestCase):
                                        "CISTERN_DEVICE_POOL=ranges has whole allocations from now on")
         self.assertEqual(outcome.kind("device:0")["live_blocks"], 0)
 
+    def test_the_call_that_fails_at_the_first_try(self):
+        for call in ("cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"):
+            with self.subTest(call):
+                outcome = run("ranges", "look", DEVICE_POOL="ranges", simulator={"EACH": f"fail_every:{call}=1"})
+                self.assertEqual(outcome.lines, run_plain("ranges", "look").lines)
+                say_once(self, outcome.errors, f"cistern: device 0: {call} failed with 999; "
+                                               "CISTERN_DEVICE_POOL=ranges has whole allocations there")
+
     def test_access_that_fails_from_now_on(self):
         """No more than a few requests try it."""
         outcome = run("ranges", "refused", DEVICE_POOL="ranges")
