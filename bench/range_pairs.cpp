@@ -1,16 +1,16 @@
-// The cost of a pair of deallocate and allocate that a pool serves from memory it has, over a driver that costs
-// nothing: a block that lives at random goes, and one of another size (512 bytes to 32 KiB) comes.
+// Measures pairs of deallocate and allocate that a pool serves from memory it has, over a driver that costs nothing.
+// Each pair frees a random live block, and allocates one of another size, between 512 bytes and 32 KiB.
 //
 //   range_pairs                          the table: threads x live blocks x order of frees x pool
 //   range_pairs POOL ORDER LIVE PAIRS    that many pairs of one thread, for a profile or a count of instructions
 //
-//   ns      of a pair, over all threads: the least of several rounds
-//   p99     of single pairs, in ns: the least of the rounds; two reads of the clock are in it
+//   ns      time of a pair, over all threads: the least of several rounds
+//   p99     the same of single pairs: the least of the rounds; two reads of the clock are in it
 //   waits   how often a thread slept for a lock, in 1,000 pairs: the least of the rounds
-//   calls   of the driver in 1,000 pairs: questions for fences, and memory
+//   calls   questions for fences and other calls of the driver, in 1,000 pairs
 //
-// Pools: `blocks` recycles whole blocks, with its threads' caches (pool/tiered_pool.hpp); `ranges` is the range pool
-// without any (pool/ranges/range_pool.hpp); `set` is a structure like that of PyTorch's pool: a std::set of free blocks
+// `blocks` recycles whole blocks, with its threads' caches (pool/tiered_pool.hpp). `ranges` is the range pool without
+// any (pool/ranges/range_pool.hpp). `set` is a structure like that of PyTorch's pool. It has a std::set of free blocks
 // by size and address, a std::unordered_map of live ones, and a mutex.
 #include <sys/resource.h>
 
@@ -276,7 +276,7 @@ double p99_of_single_pairs(Worker& worker, std::size_t pairs) {
   return *at;
 }
 
-constexpr std::size_t kPairs = 200'000;  // of all threads together, in a round
+constexpr std::size_t kPairs = 200'000;  // all threads' in a round
 constexpr int kRounds = 5;
 
 // Blocks were allocated and freed at random before, so that free memory lies between live blocks.

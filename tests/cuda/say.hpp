@@ -60,8 +60,8 @@ inline int finish(int code = 0) {
   return code;
 }
 
-// Whether blocks of the device are cut from ranges of virtual memory, of which the driver answers a few questions
-// differently: a program that asks them says whether the answer is the one that it should be.
+// Whether device blocks are cut from ranges of virtual memory. The driver answers a few questions about that memory
+// differently. A program that asks them says whether the answer is the right one.
 inline bool in_ranges() {
   const char* const pool = getenv("CISTERN_DEVICE_POOL");
   return pool && strcmp(pool, "ranges") == 0;

@@ -137,7 +137,7 @@ size_t free_bytes() {
   return free;
 }
 
-// What the driver has given for ranges. Its free memory is no measure: Cistern adds what it keeps.
+// The driver has given so much for ranges. Its free memory is no measure: Cistern adds the memory that it keeps.
 long long mapped_mib() { return simcuda_value("created_bytes") >> 20; }
 
 void second() {
@@ -327,7 +327,7 @@ int exported(CUdeviceptr block, size_t bytes) {
   return code;
 }
 
-// Of the first three blocks no one knows, another process knows, and a graph knows; the last one waits for a stream.
+// Another process knows `known` and `on_stream`, a graph knows `captured`, and only the program knows `plain`.
 void marked() {
   constexpr size_t kEach = 10 << 20;
   CUstream stream = nullptr;

@@ -29,7 +29,7 @@ static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcon
     if (plain.bytes == 4) value &= 0xffffffff;
     say("%s: %s %llu", plain.name, name_of(code), value);
   }
-  // Virtual memory is not, so memory of a range is not.
+  // Virtual memory is not capable of it, so memory of a range is not.
   int shares = 0;
   const CUresult asked = cuPointerGetAttribute(&shares, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pointer);
   say("IPC capable as it should be: %s %s", name_of(asked), yes_no(shares == (is_device_block && !in_ranges())));
