@@ -35,7 +35,7 @@ struct Extent {
   std::uint8_t zone;  // the pool's number for the Extents that it belongs to
   bool retires;       // a free extent of kNoOrder: it is retired when its fence settles
   // For the tree by size, which is a heap by this random number, so that it stays flat.
-  std::uint64_t rank;
+  std::uint32_t rank;
   // A free extent with an order: grows with time, as its last part was freed; and its places by that.
   std::uint64_t stamp;
   Extent *older, *newer;

@@ -224,7 +224,7 @@ class Extents {
     extent->is_noted = false;
     extent->smaller = extent->larger = nullptr;
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-    extent->rank = random_ >> 16;
+    extent->rank = static_cast<std::uint32_t>(random_ >> 32);
     return extent;
   }
 

@@ -31,7 +31,7 @@ class Fences {
 
   // Under the lock. Returns its stamp.
   std::uint64_t add(Order order, Fence&& fence) {
-    queues_[order].waiting.push_back({++stamp_, std::move(fence)});
+    queue_of(order).waiting.push_back({++stamp_, std::move(fence)});
     return stamp_;
   }
 
@@ -64,6 +64,11 @@ class Fences {
     Deque<Waiting> waiting;
     bool is_asked = false;  // one thread asks about them; it alone takes any away
   };
+  // One, or several.
+  struct Ended {
+    Waiting one;
+    Vector<Waiting> all;
+  };
   // One thread's way through a queue.
   struct Asking {
     Order order = kAnyOrder;
@@ -80,10 +85,10 @@ class Fences {
   // settled, all have. In no order `each` goes on behind those that have not.
   template <class Ask, class End>
   bool settle(Asking asking, bool each, Ask& ask, End& end) {
-    Deque<Waiting> ended;  // outlives the locks: fences may call the driver when they go
     bool any = false;
     while (asking.one) {
       const Settled settled = ask(asking.one->fence);
+      Ended ended;  // outlives the lock: fences may call the driver when they go
       Locked hold(lock_);
       if (settled == Settled::no || (settled == Settled::never && !is_said_later(asking)))
         keep(asking, each);
@@ -135,7 +140,7 @@ class Fences {
     asking.one = asking.left ? &waiting[asking.at] : nullptr;
     if (asking.one) return;
     asking.queue->is_asked = false;
-    if (waiting.empty()) queues_.erase(asking.order);
+    if (waiting.empty()) spare_ = queues_.extract(asking.order);
   }
   // A later fence of the order says what this one does.
   static bool is_said_later(const Asking& asking) {
@@ -153,23 +158,33 @@ class Fences {
   }
   // It has settled, or cannot be asked now and a later one says the same. Returns whether any work has ended.
   template <class End>
-  bool take(Asking& asking, Settled settled, Deque<Waiting>& ended, End& end) {
+  bool take(Asking& asking, Settled settled, Ended& ended, End& end) {
     const bool is_known = settled == Settled::yes, all = asking.is_newest() && is_known;
     const std::uint64_t stamp = asking.one->stamp;
-    take(asking.queue->waiting, all ? 0 : asking.at, asking.at + 1, ended);
+    Deque<Waiting>& waiting = asking.queue->waiting;
+    const auto at = waiting.begin() + static_cast<std::ptrdiff_t>(asking.at);
+    const auto first = all ? waiting.begin() : at;
+    if (all)
+      ended.all.assign(std::make_move_iterator(first), std::make_move_iterator(at + 1));
+    else
+      ended.one = std::move(*at);
+    waiting.erase(first, at + 1);
     asking.left = all ? 0 : asking.left - 1;
     if (is_known) end(asking.order, stamp);
     return is_known;
   }
-  static void take(Deque<Waiting>& waiting, std::size_t from, std::size_t to, Deque<Waiting>& ended) {
-    const auto first = waiting.begin() + static_cast<std::ptrdiff_t>(from);
-    const auto last = waiting.begin() + static_cast<std::ptrdiff_t>(to);
-    ended.insert(ended.end(), std::make_move_iterator(first), std::make_move_iterator(last));
-    waiting.erase(first, last);
+
+  Queue& queue_of(Order order) {
+    const auto found = queues_.find(order);
+    if (found != queues_.end()) return found->second;
+    if (spare_.empty()) return queues_[order];
+    spare_.key() = order;
+    return queues_.insert(std::move(spare_)).position->second;
   }
 
   Lock& lock_;
   Queues queues_;
+  typename Queues::node_type spare_;  // an empty queue: the next one need not be made
   std::uint64_t stamp_ = 0;
   std::size_t turn_ = 0;
 };

@@ -17,18 +17,6 @@ namespace {
 // has fewer is asked for half of them, as long as all of the memory has one.
 constexpr std::uint64_t kAddressesPerByte = 8;
 
-struct Refusal {
-  const char* function;
-  CUresult answer;
-};
-
-void say(const Device& device, const Refusal& refusal) {
-  StringSink line;
-  line.print("device {}: {} failed with {}; CISTERN_DEVICE_POOL=ranges has whole allocations there", device.ordinal,
-             refusal.function, static_cast<int>(refusal.answer));
-  warn_later(line.text());
-}
-
 CUmemAllocationProp properties_of(const Device& device, bool rdma_capable) {
   CUmemAllocationProp properties{};
   properties.type = kPinnedAllocation;
@@ -40,37 +28,47 @@ CUmemAllocationProp properties_of(const Device& device, bool rdma_capable) {
 }  // namespace
 
 DeviceRanges::DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts,
-                           BlockSource& source)
+                           BlockSource& source, bool asked_for)
     : functions_(functions),
       gate_(gate),
       blocks_(blocks),
       contexts_(contexts),
       source_(source),
-      asked_for_(options().device_pool == "ranges") {}
+      asked_for_(asked_for) {}
+
+void DeviceRanges::say(const Device& device, const Refusal& refusal) {
+  StringSink line;
+  line.print("device {}: {} failed with {}; CISTERN_DEVICE_POOL=ranges has whole allocations there", device.ordinal,
+             refusal.function, static_cast<int>(refusal.answer));
+  warn_later(line.text());
+}
 
 DeviceRange* DeviceRanges::of(Context& context) {
   if (DeviceRange* const range = context.range.load(std::memory_order_acquire)) [[likely]]
     return range;
   if (!asked_for() || context.has_no_range.load(std::memory_order_relaxed)) return nullptr;
-  DeviceRange* const ended = take_ended(context);
-  DeviceRange* const range = ended ? ended : make(context);
-  if (!range && gate_.open()) context.has_no_range.store(true);
-  return range;
+  if (DeviceRange* const ended = take_ended(context)) return ended;
+  Refusal refusal{nullptr, kSuccess};
+  DeviceRange* const range = make(context, &refusal);
+  if (range || !gate_.open() || context.has_no_range.exchange(true)) return range;
+  if (refusal.function) say(*context.device, refusal);
+  return nullptr;
 }
 
 // Memory is mapped once, since some drivers refuse only that [facts: WSL reports that it can serve GPUDirect RDMA, and
 // fails when access is set].
-CUresult DeviceRanges::try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable) {
+DeviceRanges::Refusal DeviceRanges::try_out(Context& context, CUdeviceptr first, std::uint64_t granularity,
+                                            bool rdma_capable) {
   PhysicalMemory memory(functions_, source_, context, granularity, rdma_capable);
   const auto piece = memory.create(granularity);
-  if (!piece.ok) return piece.error;
+  if (!piece.ok) return {memory.refused_call(), piece.error};
   CUresult answer = memory.map(first, granularity, piece.chunk);
   if (answer == kSuccess) {
     answer = memory.allow_access(first, granularity);
     memory.unmap(first, granularity);
   }
   memory.destroy(piece.chunk);
-  return answer;
+  return {memory.refused_call(), answer};
 }
 
 // Its addresses are there, and the driver serves it.
@@ -85,18 +83,15 @@ DeviceRange* DeviceRanges::take_ended(Context& context) {
   return nullptr;
 }
 
-DeviceRange* DeviceRanges::make(Context& context) {
+DeviceRange* DeviceRanges::make(Context& context, Refusal* refusal) {
   const Through gate(gate_);
   if (!gate) return nullptr;
   const RelaxedCapture relaxed(functions_);
   Device& device = *context.device;
   const auto refused = [&](const char* function, CUresult answer) -> DeviceRange* {
-    if (answer != kOutOfMemory && !is_sticky(answer)) say(device, {function, answer});
+    if (answer != kOutOfMemory && !is_sticky(answer)) *refusal = {function, answer};
     return nullptr;
   };
-  for (const auto& [name, there] : {std::pair{"cuMemUnmap", functions_.memory_unmap != nullptr},
-                                    std::pair{"cuMemRelease", functions_.memory_release != nullptr}})
-    if (!there) return refused(name, kNotSupported);
   int has_ranges = 0, can_rdma = 0;
   constexpr int kVirtualMemory = 102, kRdmaWithVirtualMemory = 110;
   if (functions_.device_attribute(&has_ranges, kVirtualMemory, device.ordinal) != kSuccess || !has_ranges)
@@ -114,11 +109,11 @@ DeviceRange* DeviceRanges::make(Context& context) {
   do {
     answer = functions_.addresses_reserve(&first, bytes, granularity, 0, 0);
   } while (answer != kSuccess && (bytes /= 2) >= total);
-  if (answer != kSuccess) return say(device, {"cuMemAddressReserve", answer}), nullptr;
-  answer = try_out(context, first, granularity, can_rdma);
-  if (answer != kSuccess && std::exchange(can_rdma, 0)) answer = try_out(context, first, granularity, false);
+  if (answer != kSuccess) return *refusal = {"cuMemAddressReserve", answer}, nullptr;
+  Refusal tried = try_out(context, first, granularity, can_rdma);
+  if (tried.answer != kSuccess && std::exchange(can_rdma, 0)) tried = try_out(context, first, granularity, false);
   DeviceRange* known = nullptr;
-  if (answer == kSuccess) {
+  if (tried.answer == kSuccess) {
     auto* const made = new (internal_allocate(sizeof(DeviceRange)))
         DeviceRange(functions_, blocks_, source_, context, {first, bytes, total}, granularity, can_rdma);
     const Options& chosen = options();
@@ -135,7 +130,7 @@ DeviceRange* DeviceRanges::make(Context& context) {
     internal_deallocate(made, sizeof(DeviceRange));
   }
   functions_.addresses_free(first, bytes);
-  return known ? known : refused("cuMemSetAccess", answer);
+  return known ? known : refused(tried.function, tried.answer);
 }
 
 DeviceRange* DeviceRanges::containing(std::uintptr_t address) const {
@@ -205,7 +200,8 @@ DeviceRanges::Usage DeviceRanges::usage(const Device& device) const {
     if (range.context().device != &device) return;
     const auto figures = range.pool().figures();
     sum.mapped_bytes += figures.mapped_bytes;
-    sum.used_bytes += figures.live_bytes + range.pool().waiting_bytes();
+    sum.live_bytes += figures.live_bytes;
+    sum.waiting_bytes += range.pool().waiting_bytes();
     sum.reclaimable_bytes += range.pool().reclaimable_bytes();
     sum.largest_free_bytes = std::max(sum.largest_free_bytes, figures.largest_free);
   });

@@ -10,7 +10,8 @@ namespace cistern::cuda {
 
 class DeviceRanges {
  public:
-  DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
+  DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source,
+               bool asked_for);
 
   bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
   // Some have been made.
@@ -36,7 +37,8 @@ class DeviceRanges {
 
   // Over the ranges of one device.
   struct Usage {
-    std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
+    std::uint64_t mapped_bytes = 0, live_bytes = 0;
+    std::uint64_t waiting_bytes = 0;  // freed, and work may still use them
     std::uint64_t reclaimable_bytes = 0, largest_free_bytes = 0;
   };
   Usage usage(const Device& device) const;
@@ -65,8 +67,14 @@ class DeviceRanges {
  private:
   bool any_waits() const;
   DeviceRange* take_ended(Context& context);
-  DeviceRange* make(Context& context);
-  CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
+  struct Refusal {
+    const char* function;
+    CUresult answer;
+  };
+  static void say(const Device& device, const Refusal& refusal);
+  // Null: it was refused, which is in `refusal` where a line should say so; or no call may be made now.
+  DeviceRange* make(Context& context, Refusal* refusal);
+  Refusal try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 
   const Functions& functions_;
   CallGate& gate_;

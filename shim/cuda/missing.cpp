@@ -32,6 +32,20 @@ const char* for_order() {
   return nullptr;
 }
 
+const char* for_ranges() {
+  CISTERN_NEED(cuDeviceGetAttribute)
+  CISTERN_NEED(cuDeviceTotalMem_v2)
+  CISTERN_NEED(cuMemGetAllocationGranularity)
+  CISTERN_NEED(cuMemAddressReserve)
+  CISTERN_NEED(cuMemAddressFree)
+  CISTERN_NEED(cuMemCreate)
+  CISTERN_NEED(cuMemMap)
+  CISTERN_NEED(cuMemSetAccess)
+  CISTERN_NEED(cuMemUnmap)
+  CISTERN_NEED(cuMemRelease)
+  return nullptr;
+}
+
 const char* for_staging() {
   if (const char* const name = for_pools()) return name;
   if (const char* const name = for_order()) return name;
@@ -58,12 +72,16 @@ void say(const char* name, const char* what) {
 }  // namespace
 
 // Where there is no driver yet, nothing of it is missing.
-Missing missing_functions() { return driver_found() ? Missing{for_pools(), for_order(), for_staging()} : Missing{}; }
+Missing missing_functions() {
+  return driver_found() ? Missing{for_pools(), for_order(), for_ranges(), for_staging()} : Missing{};
+}
 
 void say_missing(const Missing& missing) {
   if (missing.for_pools) return say(missing.for_pools, "memory is not pooled, and copies are not staged");
   if (missing.for_order && options().device_order == "deferred")
     say(missing.for_order, "frees wait for the device (CISTERN_DEVICE_ORDER=strict)");
+  if (missing.for_ranges && options().device_pool == "ranges")
+    say(missing.for_ranges, "all device memory is whole allocations (CISTERN_DEVICE_POOL=on)");
   if (missing.for_staging && staging_mode() != StagingMode::off) say(missing.for_staging, "copies are not staged");
 }
 

@@ -6,8 +6,9 @@ namespace cistern::cuda {
 
 // The first one that the driver lacks of those that are needed, or null.
 struct Missing {
-  const char* for_pools = nullptr;  // memory is kept for reuse
-  const char* for_order = nullptr;  // frees are ordered behind events
+  const char* for_pools = nullptr;   // memory is kept for reuse
+  const char* for_order = nullptr;   // frees are ordered behind events
+  const char* for_ranges = nullptr;  // device memory comes from ranges
   // Copies go through bounce buffers, and both ways are timed where the choice is ours.
   const char* for_staging = nullptr;
 };

@@ -69,8 +69,14 @@ void print_ranges(Sink& line, CudaState& s, const Device& device, std::uint64_t 
   constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
   const DeviceRanges::Usage ranges = s.pools.ranges().usage(device);
   if (!ranges.mapped_bytes) return;
-  line.print("; ranges: {} mapped, {} of it free beside live blocks; {} would succeed",
-             human_bytes(ranges.mapped_bytes), human_bytes(ranges.mapped_bytes - ranges.used_bytes),
+  // Moments of several counters: none of the differences may be below 0.
+  const std::uint64_t used = ranges.live_bytes + ranges.waiting_bytes;
+  line.print("; ranges: {} mapped, {} of it free beside live blocks", human_bytes(ranges.mapped_bytes),
+             human_bytes(ranges.mapped_bytes - std::min(ranges.mapped_bytes, used)));
+  if (ranges.waiting_bytes && s.captures.any())
+    line.print(", {} freed: the work that may use it cannot be waited for while a stream captures",
+               human_bytes(ranges.waiting_bytes));
+  line.print("; {} would succeed",
              human_bytes(std::max(ranges.largest_free_bytes, free_bytes / kPieceBytes * kPieceBytes)));
 }
 

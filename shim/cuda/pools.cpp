@@ -16,18 +16,18 @@ constexpr std::uint64_t kThreadsPart = 128;
 }  // namespace
 
 Pools::Pools(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, Account& account,
-             bool deferred)
+             const Ways& ways)
     : gate_(gate),
       contexts_(contexts),
       account_(account),
       source_(functions, gate, blocks),
       device_(source_),
       pinned_(source_),
-      ranges_(functions, gate, blocks, contexts, source_),
+      ranges_(functions, gate, blocks, contexts, source_, ways.with_ranges),
       keep_device_memory_(options().device_pool != "off"),
-      deferred_(deferred) {
+      deferred_(ways.deferred) {
   const Options& chosen = options();
-  source_.marks_own_context = deferred;
+  source_.marks_own_context = deferred_;
   device_.set_limits(
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
   pinned_.set_limits(

@@ -14,9 +14,12 @@ using BlockPool = TieredPool<BlockSource>;
 
 class Pools {
  public:
-  // `deferred`: a free does not wait for the device (CISTERN_DEVICE_ORDER).
+  struct Ways {
+    bool deferred;     // a free does not wait for the device (CISTERN_DEVICE_ORDER)
+    bool with_ranges;  // device memory comes from ranges (CISTERN_DEVICE_POOL)
+  };
   Pools(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, Account& account,
-        bool deferred);
+        const Ways& ways);
 
   BlockSource& source() { return source_; }
   const BlockSource& source() const { return source_; }

@@ -84,7 +84,9 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       captures(gate),
       contexts(functions, gate),
       account(blocks, contexts),
-      pools(functions, gate, blocks, contexts, account, frees_may_be_deferred() && !missing.for_order),
+      pools(functions, gate, blocks, contexts, account,
+            {.deferred = frees_may_be_deferred() && !missing.for_order,
+             .with_ranges = options().device_pool == "ranges" && !missing.for_ranges}),
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
   PhysicalMemory::limit_allows = limit_allows;

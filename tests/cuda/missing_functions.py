@@ -19,7 +19,8 @@ from without_symbol import without  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SHIM, DRIVER, PROGRAM, COMPILER = sys.argv[1:5]
 WAYS = {"staged": {"CISTERN_STAGING": "on"},
-        "chosen, deferred": {"CISTERN_STAGING": "auto", "CISTERN_DEVICE_ORDER": "deferred"}}
+        "chosen, deferred": {"CISTERN_STAGING": "auto", "CISTERN_DEVICE_ORDER": "deferred"},
+        "ranges": {"CISTERN_STAGING": "on", "CISTERN_DEVICE_POOL": "ranges"}}
 OF_POOLS = {"cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize",
             "cuMemFreeHost"}
 # Without these no context is known, and there is nothing to count for.
@@ -28,6 +29,9 @@ OF_ORDER = {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuStreamQuery"}
 OF_STAGING = OF_ORDER | {"cuEventDestroy_v2", "cuStreamSynchronize", "cuPointerGetAttribute", "cuMemGetAddressRange_v2",
                          "cuMemHostAlloc", "cuMemcpy3DAsync_v2"}
 OF_TRIALS = {"cuEventElapsedTime"}
+OF_RANGES = {"cuDeviceGetAttribute", "cuDeviceTotalMem_v2", "cuMemGetAllocationGranularity", "cuMemAddressReserve",
+             "cuMemAddressFree", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"}
+NEEDED = OF_POOLS | OF_STAGING | OF_TRIALS | OF_RANGES
 
 
 def functions_of_the_table():
@@ -85,7 +89,7 @@ class Missing(unittest.TestCase):
 
     def test_those_that_matter_are_taken_out(self):
         taken_out = {name for name, outcomes in self.outcomes.items() if outcomes}
-        self.assertEqual(OF_POOLS | OF_STAGING | OF_TRIALS, (OF_POOLS | OF_STAGING | OF_TRIALS) & taken_out)
+        self.assertEqual(NEEDED, NEEDED & taken_out)
         self.assertGreater(len(taken_out), 100)
 
     def test_one_line_says_what_is_off(self):
@@ -94,9 +98,11 @@ class Missing(unittest.TestCase):
                 off = ["memory is not pooled, and copies are not staged"]
             else:
                 off = []
-                if way != "staged" and name in OF_ORDER:
+                if way == "chosen, deferred" and name in OF_ORDER:
                     off.append("frees wait for the device (CISTERN_DEVICE_ORDER=strict)")
-                if name in OF_STAGING or (way != "staged" and name in OF_TRIALS):
+                if way == "ranges" and name in OF_RANGES:
+                    off.append("all device memory is whole allocations (CISTERN_DEVICE_POOL=on)")
+                if name in OF_STAGING or (way == "chosen, deferred" and name in OF_TRIALS):
                     off.append("copies are not staged")
             self.assertEqual(err.splitlines(), [f"cistern: the CUDA driver has no {name}: {what}" for what in off])
 
@@ -110,6 +116,13 @@ class Missing(unittest.TestCase):
             self.assertEqual("missing-function" in reasons, name in OF_POOLS | OF_STAGING, f"{name}: {reasons}")
             self.assertEqual(staged > 0, name not in OF_POOLS | OF_STAGING, name)
             self.assertEqual("function missing in the driver" in unpooled, name in OF_POOLS, f"{name}: {unpooled}")
+
+    def test_without_ranges_there_are_whole_blocks(self):
+        for name, _, _, _, _, report in self.each("ranges"):
+            if name in OF_CONTEXT:
+                continue
+            self.assertEqual("device_ranges" in report, name not in OF_POOLS | OF_RANGES, name)
+            self.assertEqual(report["kinds"]["device:0"]["pool_hits"] > 0, name not in OF_POOLS, name)
 
 
 unittest.main(argv=["missing_functions.py"], verbosity=2)

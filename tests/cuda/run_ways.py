@@ -36,12 +36,12 @@ class Expectations:
     """The `harness:` lines of a program's first comment."""
 
     def __init__(self, source, shim):
-        self.leaks, self.leak_sites, self.recycles, self.says = {}, [], [], []
+        self.leaks, self.leak_sites, self.recycles, self.says, self.says_of_ranges = {}, [], [], [], []
         self.exit, self.dropped = 0, {}
         self.figures, self.simulator_only = True, False
         self.stages, self.passes_on = False, []
         self.unknown = []
-        self.ranges = self.gathers = True
+        self.gathers = True
         self.environment, self.argument_lists, self.leaks_of = {}, [], []
         for line in source.read_text().splitlines():
             if not line.startswith(("//", "#")):
@@ -63,14 +63,14 @@ class Expectations:
             self.recycles = value.split(",")
         elif name == "says":
             self.says.append(value)
+        elif name == "says-of-ranges":
+            self.says_of_ranges.append(value)
         elif name == "exit":
             self.exit = int(value)
         elif name == "dropped":
             self.dropped = counts_of(value)
         elif name == "stages":
             self.stages = value == "both"
-        elif name == "without-ranges":  # it shows what memory of a range does not have; the value says what
-            self.ranges = False
         elif name == "without-gather":  # the value says why
             self.gathers = False
         elif name == "passes-on":
@@ -144,9 +144,10 @@ def compare(reference, outcome, way, expectations):
 
 def check_said(outcome, way, expectations):
     """Complaints about the shim's own lines; blocks that no pool keeps are unknown to it once freed."""
-    if WAYS[way].get("CISTERN_DEVICE_POOL") == "off":
+    pool = WAYS[way].get("CISTERN_DEVICE_POOL")
+    if pool == "off":
         return
-    for pattern in expectations.says:
+    for pattern in expectations.says + (expectations.says_of_ranges if pool == "ranges" else []):
         if not any(re.fullmatch(pattern, line) for line in outcome.said):
             yield f"no line says {pattern}: {outcome.said}"
 
@@ -245,8 +246,6 @@ def judge(command, runner, expectations, figures):
     complain("plain again", compare(reference, runner.run(command), "plain again", expectations))
     hits = {}
     for way, options in WAYS.items():
-        if options.get("CISTERN_DEVICE_POOL") == "ranges" and not expectations.ranges:
-            continue
         if "CISTERN_GATHER" in options and not expectations.gathers:
             continue
         if not runner.shim:

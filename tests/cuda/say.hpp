@@ -7,6 +7,7 @@
 //   harness: recycles=device           the pool must have served something of that kind
 //   harness: leak-sites=a,b            functions that the call sites of leaks must name
 //   harness: says=REGEX                a line that the shim must write (unless its pools are off)
+//   harness: says-of-ranges=REGEX      the same where device memory comes from ranges
 //   harness: exit=N                    exit code (0 when absent)
 //   harness: arguments=...             a command line; several lines: run with each. {shim} is the shared object
 //   harness: environment=NAME=VALUE    for every way
@@ -57,6 +58,13 @@ inline void say_made() {
 inline int finish(int code = 0) {
   say_made();
   return code;
+}
+
+// Whether device blocks are cut from ranges of virtual memory. The driver answers a few questions about that memory
+// differently. A program that asks them says whether the answer is the right one.
+inline bool in_ranges() {
+  const char* const pool = getenv("CISTERN_DEVICE_POOL");
+  return pool && strcmp(pool, "ranges") == 0;
 }
 
 inline const char* yes_no(bool value) { return value ? "yes" : "no"; }

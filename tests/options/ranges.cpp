@@ -13,10 +13,13 @@
 //   held     retains and releases the primary context beside a copy that takes long
 //   asked    asks about a block in a host function, and after a fault
 //   captured frees blocks while a stream captures, and has more than fits beside them
+//   full     fills the device, frees blocks while a stream captures, and has more than fits into one of them
+//   marked   frees blocks that others may know by their addresses, while work may still use them
 //   huge     asks for more than there is left
 //   count    asks for the free memory, among many blocks
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -134,13 +137,8 @@ size_t free_bytes() {
   return free;
 }
 
-// Cistern does not see the driver's own function, and its answer has what Cistern keeps.
-size_t driver_free_bytes() {
-  void* const ask = simcuda_function("cuMemGetInfo_v2");
-  size_t free = 0, total = 0;
-  reinterpret_cast<CUresult (*)(size_t*, size_t*)>(ask)(&free, &total);
-  return free;
-}
+// The driver has given so much for ranges. Its free memory is no measure: Cistern adds the memory that it keeps.
+long long mapped_mib() { return simcuda_value("created_bytes") >> 20; }
 
 void second() {
   std::vector<CUdeviceptr> blocks(5);
@@ -304,7 +302,67 @@ void captured() {
   for (CUdeviceptr block : blocks) cuMemFree(block);
   std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
   std::printf("waited: %d\n", cuCtxSynchronize());
-  std::printf("kept: %s\n", driver_free_bytes() > size_t{1000} << 20 ? "little" : "much");
+  std::printf("kept: %s\n", mapped_mib() < 24 ? "little" : "much");
+}
+
+void full() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  std::vector<CUdeviceptr> blocks(free_bytes() >> 21);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 2 << 20);
+  std::printf("left: %zu\n", free_bytes());
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (int i = 0; i < 10; ++i) cuMemFree(blocks[static_cast<size_t>(2 * i)]);
+  CUdeviceptr large = 0;
+  std::printf("large: %d\n", cuMemAlloc(&large, 4 << 20));
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("large: %d\n", cuMemAlloc(&large, 4 << 20));
+}
+
+int exported(CUdeviceptr block, size_t bytes) {
+  int descriptor = -1;
+  const int code = cuMemGetHandleForAddressRange(&descriptor, block, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  close(descriptor);
+  return code;
+}
+
+// Another process knows `known` and `on_stream`, a graph knows `captured`, and only the program knows `plain`.
+void marked() {
+  constexpr size_t kEach = 10 << 20;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  const auto mapped = [&] {
+    free_bytes();  // it settles what has ended
+    return mapped_mib();
+  };
+  CUdeviceptr plain = 0, known = 0, on_stream = 0;
+  for (CUdeviceptr* block : {&plain, &known, &on_stream}) cuMemAlloc(block, kEach);
+  std::printf("exported: %d, %d\n", exported(known, kEach), exported(on_stream, kEach));
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  using Allocate = void*(ssize_t, int, void*);
+  using Free = void(void*, ssize_t, int, void*);
+  auto* const allocate = reinterpret_cast<Allocate*>(dlsym(RTLD_DEFAULT, "cistern_torch_alloc"));
+  auto* const free = reinterpret_cast<Free*>(dlsym(RTLD_DEFAULT, "cistern_torch_free"));
+  void* const captured = allocate(kEach, 0, stream);
+  std::printf("in the graph: %d\n", cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(captured), 1, kEach, stream));
+  std::printf("mapped: %lld MiB\n", mapped());
+  std::printf("free: %d, %d\n", cuMemFree(plain), cuMemFree(known));
+  free(captured, kEach, 0, stream);
+  std::printf("while it captures: %lld MiB\n", mapped());
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("after it: %lld MiB\n", mapped());
+  simcuda_set_value("stream_delay_us", 200'000);
+  std::printf("set: %d\n", cuMemsetD8Async(on_stream, 1, kEach, stream));
+  std::printf("free: %d\n", cuMemFreeAsync(on_stream, stream));
+  std::printf("while it is set: %lld MiB\n", mapped());
+  cuStreamSynchronize(stream);
+  std::printf("after it: %lld MiB\n", mapped());
+  CUdeviceptr next = 0;
+  cuMemAlloc(&next, kEach);
+  std::printf("the next block lies where the first one lay: %s\n", next == plain ? "yes" : "no");
+  cuMemFree(next);
 }
 
 void huge() {
@@ -347,6 +405,8 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "held")) held();
   if (!std::strcmp(what, "asked")) asked();
   if (!std::strcmp(what, "captured")) captured();
+  if (!std::strcmp(what, "full")) full();
+  if (!std::strcmp(what, "marked")) marked();
   if (!std::strcmp(what, "huge")) huge();
   if (!std::strcmp(what, "count")) count();
   std::puts("end");

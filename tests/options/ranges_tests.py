@@ -62,6 +62,30 @@ class Memory(unittest.TestCase):
         self.assertEqual(outcome.lines, run_plain("ranges", "captured", simulator=simulator).lines)
         self.assertEqual(outcome.errors, "")
 
+    def test_a_full_device_and_memory_that_was_freed_in_a_capture(self):
+        """The wait that a capture allows takes a byte of the device's memory, and there is none."""
+        outcome = run("ranges", "full", DEVICE_POOL="ranges", simulator={"MEMORY": 64 << 20})
+        self.assertEqual(outcome.lines, ["left: 0", "large: 2", "captured: 0", "large: 0", "end"])
+        say_once(self, outcome.errors,
+                 r"cistern: cuMemAlloc_v2 of 4\.0 MiB: out of memory; device 0: 44\.0 MiB live; ranges: 64\.0 MiB "
+                 r"mapped, 0 B of it free beside live blocks, 20\.0 MiB freed: the work that may use it cannot be "
+                 r"waited for while a stream captures; 0 B would succeed; pinned: 0 B live; host: [0-9.]+ KiB; "
+                 r"44\.0 MiB in 22 blocks at full \(.*ranges\.cpp:\d+\); this call at full \(.*ranges\.cpp:\d+\)")
+
+    def test_blocks_that_others_know_are_retired_when_work_has_ended(self):
+        outcome = run("ranges", "marked", DEVICE_POOL="ranges", simulator={"MEMORY": 1 << 30})
+        self.assertEqual(outcome.lines, [
+            "exported: 0, 0", "in the graph: 0", "mapped: 40 MiB", "free: 0, 0", "while it captures: 40 MiB",
+            "captured: 0", "after it: 20 MiB", "set: 0", "free: 0", "while it is set: 20 MiB", "after it: 10 MiB",
+            "the next block lies where the first one lay: yes", "end"])
+        self.assertEqual(outcome.errors, "")
+        figures = outcome.kind("device:0")
+        self.assertEqual([figures[name] for name in ("allocations", "frees", "live_blocks", "pooled_bytes")],
+                         [5, 5, 0, 10 << 20])
+        self.assertEqual(figures["unpooled"], {"exported or marked": 2, "freed in stream order": 1})
+        row, = outcome.report["device_ranges"]
+        self.assertEqual([row[name] for name in ("mapped_bytes", "waiting_bytes", "lost_bytes")], [10 << 20, 0, 0])
+
     def test_free_memory_is_known_without_a_look_at_every_block(self):
         """With a look at each of 100,000 it took 1.5 ms."""
         outcome = run("ranges", "count", DEVICE_POOL="ranges")
@@ -115,6 +139,14 @@ class LeftOut(unittest.TestCase):
         say_once(self, outcome.errors, "cistern: device 1 cannot use memory of another device: "
                                        "CISTERN_DEVICE_POOL=ranges has whole allocations from now on")
         self.assertEqual(outcome.kind("device:0")["live_blocks"], 0)
+
+    def test_the_call_that_fails_at_the_first_try(self):
+        for call in ("cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"):
+            with self.subTest(call):
+                outcome = run("ranges", "look", DEVICE_POOL="ranges", simulator={"EACH": f"fail_every:{call}=1"})
+                self.assertEqual(outcome.lines, run_plain("ranges", "look").lines)
+                say_once(self, outcome.errors, f"cistern: device 0: {call} failed with 999; "
+                                               "CISTERN_DEVICE_POOL=ranges has whole allocations there")
 
     def test_access_that_fails_from_now_on(self):
         """No more than a few requests try it."""

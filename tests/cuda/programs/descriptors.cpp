@@ -1,5 +1,4 @@
 // The numbers that the program's own files get, before and after its first use of each kind of memory.
-// harness: without-ranges=descriptors
 #include <fcntl.h>
 #include <unistd.h>
 

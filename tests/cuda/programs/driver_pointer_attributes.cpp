@@ -1,6 +1,5 @@
 // All pointer attributes of all kinds of pointers; several at once; ids that differ between successive allocations even
 // when the address is the same; setting SYNC_MEMOPS.
-// harness: without-ranges=IPC
 #include "../driver_program.hpp"
 
 constexpr size_t kBytes = 8192;
@@ -11,7 +10,8 @@ static unsigned long long buffer_id(CUdeviceptr block) {
   return id;
 }
 
-static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcontext own) {
+static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcontext own,
+                 bool is_device_block = false) {
   say("-- %s", what);
   struct Plain {
     const char* name;
@@ -20,9 +20,8 @@ static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcon
   };
   for (const Plain& plain :
        {Plain{"memory type", CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4}, Plain{"managed", CU_POINTER_ATTRIBUTE_IS_MANAGED, 4},
-        Plain{"device", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4},
-        Plain{"IPC capable", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 4},
-        Plain{"mapped", CU_POINTER_ATTRIBUTE_MAPPED, 4}, Plain{"sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4},
+        Plain{"device", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4}, Plain{"mapped", CU_POINTER_ATTRIBUTE_MAPPED, 4},
+        Plain{"sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4},
         Plain{"handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 8},
         Plain{"range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, 8}}) {
     unsigned long long value = 0;
@@ -30,6 +29,10 @@ static void show(const char* what, CUdeviceptr start, CUdeviceptr pointer, CUcon
     if (plain.bytes == 4) value &= 0xffffffff;
     say("%s: %s %llu", plain.name, name_of(code), value);
   }
+  // Virtual memory is not capable of it, so memory of a range is not.
+  int shares = 0;
+  const CUresult asked = cuPointerGetAttribute(&shares, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pointer);
+  say("IPC capable as it should be: %s %s", name_of(asked), yes_no(shares == (is_device_block && !in_ranges())));
   struct Address {
     const char* name;
     CUpointer_attribute attribute;
@@ -106,8 +109,8 @@ int main() {
   CUcontext own = primary_context();
   for (int round = 0; round < 2; ++round) {
     CUdeviceptr block = device_block(kBytes - 100);
-    show("device", block, block, own);
-    show("inside device", block, block + 4000, own);
+    show("device", block, block, own, true);
+    show("inside device", block, block + 4000, own, true);
     several(block, block + 10);
     NEED(cuMemFree(block));
     show("freed device", block, block, own);

@@ -1,6 +1,5 @@
 // What cudaPointerGetAttributes says of pointers of all kinds: at the start of a block, inside, behind its end, and
 // after its free.
-// harness: without-ranges=IPC
 #include "../program.hpp"
 
 static void show(const char* what, const void* pointer) {

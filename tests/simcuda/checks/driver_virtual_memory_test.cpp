@@ -1,5 +1,6 @@
 // The simulated driver's own tests: virtual memory, what the driver says of it, and which devices may use it.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "tests/simcuda/checks/virtual_memory_support.hpp"
 
@@ -53,6 +54,30 @@ TEST_F(VirtualMemory, MemoryAndMappingsAreMultiplesOfTheMinimumGranularity) {
   EXPECT_CU(CUDA_SUCCESS, cuMemUnmap(address + minimum, 2 * minimum)) << "twice";
   ASSERT_CU(cuMemRelease(handle));
   ASSERT_CU(cuMemAddressFree(address, kUnit));
+}
+
+TEST_F(VirtualMemory, DescriptorsOfAddressRanges) {
+  constexpr auto kDescriptor = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+  int descriptor = -1;
+  const auto ask = [&](CUdeviceptr first, size_t bytes) {
+    return cuMemGetHandleForAddressRange(&descriptor, first, bytes, kDescriptor, 0);
+  };
+  CUdeviceptr whole = 0;
+  ASSERT_CU(cuMemAlloc(&whole, kUnit));
+  const Mapped memory(2);
+  for (const CUdeviceptr first : {whole, memory.address}) {
+    ASSERT_CU(ask(first, kUnit));
+    EXPECT_EQ(FD_CLOEXEC, fcntl(descriptor, F_GETFD));
+    close(descriptor);
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, ask(first, 100));
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, ask(first + 512, 4096));
+  }
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, ask(whole, 2 * kUnit));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, ask(memory.address, 3 * kUnit)) << "a part is not mapped";
+  ASSERT_CU(ask(memory.address, 2 * kUnit)) << "over two handles";
+  close(descriptor);
+  ASSERT_CU(cuMemFree(whole));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, ask(whole, kUnit));
 }
 
 TEST_F(VirtualMemory, ManyHandlesTakeNoDescriptors) {

@@ -29,6 +29,7 @@ bool count(Locked& lock, PhysicalMemory& memory) {
   if (memory.bytes > device.bytes - device.used && !release_unused(lock, device)) return false;
   if (memory.bytes > device.bytes - device.used) return false;
   device.used += memory.counted = memory.bytes;
+  counters.created_bytes += static_cast<long long>(memory.counted);
   return true;
 }
 
@@ -81,6 +82,7 @@ PhysicalMemory::~PhysicalMemory() {
   if (!device) return;
   Locked lock = lock_driver();
   device->used -= counted;
+  counters.created_bytes -= static_cast<long long>(counted);
   if (!in_device) return;
   // There may be many small parts, so little of each stays committed.
   if (settings.poison) device->window.poison(in_device, bytes, kHostPage);

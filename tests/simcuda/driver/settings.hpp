@@ -67,6 +67,7 @@ namespace simcuda {
   COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
   COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
   COUNTER(live_bytes, "their bytes, as asked for")                                                   \
+  COUNTER(created_bytes, "device memory of cuMemCreate that a handle or a mapping holds")            \
   COUNTER(live_pinned, "pinned host allocations that are alive")                                     \
   COUNTER(live_pinned_bytes, "their bytes")                                                          \
   COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                             \

@@ -1,5 +1,6 @@
-// Physical memory of other processes: handles are exported and imported as descriptors of the memory's own file, which
-// says at its end what it is.
+// Memory of other processes and devices. Handles of physical memory are exported and imported as descriptors of the
+// memory's own file, which says at its end what it is. A descriptor of an address range is only a number: nothing reads
+// it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/memory.hpp"
 #include "tests/simcuda/driver/virtual_memory.hpp"
 
 namespace simcuda {
@@ -55,6 +57,18 @@ CUresult import_handle(CUmemGenericAllocationHandle* handle, int descriptor) {
   return CUDA_SUCCESS;
 }
 
+// [documented] All of it is one allocation, or mapped on one device.
+bool is_all_there(Locked&, uintptr_t begin, size_t bytes) {
+  const Allocation* const first = driver().allocations.find(begin);
+  if (!first || (first->kind != MemoryKind::kDevice && first->kind != MemoryKind::kMapped)) return false;
+  const int device = first->device;
+  const uintptr_t end = begin + bytes;
+  for (const Allocation* at = first; at && at->kind == first->kind && at->device == device;
+       at = driver().allocations.find(at->begin + at->bytes))
+    if (at->begin + at->bytes >= end) return true;
+  return false;
+}
+
 }  // namespace
 
 bool make_own_file(PhysicalMemory& memory) {
@@ -84,4 +98,18 @@ extern "C" CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (type != kDescriptorHandle) return CUDA_ERROR_NOT_SUPPORTED;
   return import_handle(handle, static_cast<int>(reinterpret_cast<intptr_t>(shared)));
+}
+
+// [documented] For ranges of whole host pages. [assumed] The memory lives no longer than without the descriptor.
+extern "C" CUresult cuMemGetHandleForAddressRange(void* answer, CUdeviceptr pointer, size_t bytes,
+                                                  CUmemRangeHandleType type, unsigned long long flags) {
+  SIMCUDA_CALL(kOrdinary);
+  const uintptr_t begin = to_address(pointer);
+  if (!answer || !bytes || begin % kHostPage || bytes % kHostPage || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_NOT_SUPPORTED;
+  Locked lock = lock_driver();
+  if (!is_all_there(lock, begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  int& descriptor = *static_cast<int*>(answer);
+  descriptor = memfd_create("simcuda address range", MFD_CLOEXEC);
+  return descriptor < 0 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
