@@ -7,6 +7,18 @@ foreach(header CLI/CLI.hpp nlohmann/json.hpp)
   file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/command_headers/${folder}" SYMBOLIC)
 endforeach()
 
+foreach(header zlib.h zconf.h)
+  find_path(CISTERN_${header}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
+  file(CREATE_LINK "${CISTERN_${header}_INCLUDE}/${header}" "${PROJECT_BINARY_DIR}/command_headers/${header}" SYMBOLIC)
+endforeach()
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libz.a
+  OUTPUT_VARIABLE zlib_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT IS_ABSOLUTE "${zlib_archive}")
+  string(CONCAT zlib_archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
+                "${CMAKE_LIBRARY_ARCHITECTURE}/libz.a")
+endif()
+
 # What they have in common: no exception ends in somebody else's process here.
 add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")
@@ -19,7 +31,7 @@ set(tests_formats ${format_sources})
 list(FILTER format_sources EXCLUDE REGEX "_test\\.cpp$")
 list(FILTER tests_formats INCLUDE REGEX "_test\\.cpp$")
 add_library(cistern_formats STATIC ${format_sources})
-target_link_libraries(cistern_formats PUBLIC cistern_command_flags)
+target_link_libraries(cistern_formats PUBLIC cistern_command_flags "${zlib_archive}")
 
 file(GLOB command_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/shim/command/*.cpp")
 list(FILTER command_sources EXCLUDE REGEX "_test\\.cpp$")

@@ -12,6 +12,7 @@ struct Outcome {
   int exit_code = 0;
 };
 
+void add_export(CLI::App& app, Outcome& outcome);
 void add_report(CLI::App& app, Outcome& outcome);
 
 }  // namespace cistern::command

@@ -12,7 +12,7 @@ int main(int count, char** arguments) {
   app.set_version_flag("--version", "cistern " CISTERN_VERSION);
   app.require_subcommand(1);
   Outcome outcome;
-  for (const auto add : {add_report}) add(app, outcome);
+  for (const auto add : {add_export, add_report}) add(app, outcome);
   try {
     app.parse(count, arguments);
   } catch (const CLI::ParseError& error) {

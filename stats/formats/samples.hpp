@@ -1,0 +1,63 @@
+// A Run as pictures of stacks show it: samples, each with its whole stack and what was live, lost and live at the peak.
+//
+// Outermost in each stack is the kind of memory, and around it, where the Run has several processes, the process.
+// Memory without a call site has a frame that says so: the samples' sums are those of the reports.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stats/formats/model.hpp"
+
+namespace cistern::formats {
+
+enum class Value { live, lost, peak };
+constexpr Value kValues[] = {Value::live, Value::lost, Value::peak};
+
+struct Amount {
+  Count blocks = 0, bytes = 0;
+};
+
+struct Sample {
+  const Report* report;
+  const LiveRow* row;  // null: the sample is not of one row of `leaks`
+  std::string kind;
+  Stack stack;                             // of Samples::frames, innermost first
+  std::size_t site_frames;                 // of the stack; behind them are the kind and the process
+  Amount live = {}, lost = {}, peak = {};  // live: at the end
+  const Amount& at(Value value) const;
+};
+
+struct Samples {
+  std::vector<Frame> frames;  // Each has a function. Texts are UTF-8 without control characters.
+  std::vector<Sample> list;
+  std::vector<std::string> kinds;
+
+  // Calls with what lies at one address, innermost first: a call, behind the calls that were inlined into it.
+  template <class Call>
+  void visit_places(const Sample& sample, Call&& call) const {
+    const std::span<const FrameId> stack = sample.stack;
+    for (std::size_t first = 0, end; first < stack.size(); first = end) {
+      end = first + 1;
+      while (end < sample.site_frames && frames[stack[end - 1]].inlined) ++end;
+      call(stack.subspan(first, end - first));
+    }
+  }
+};
+
+Samples samples_of(const Run& run);
+
+// "app", and "rank 3: app".
+std::string program_name(const Process& process);
+std::string process_name(const Process& process);
+
+// Bytes that are no UTF-8 become U+FFFD, control characters spaces.
+std::string printable(std::string_view text);
+
+std::string_view file_name(std::string_view path);
+
+// For formats whose numbers have a sign.
+constexpr Count signed_count(Count value) { return value < Count{1} << 63 ? value : (Count{1} << 63) - 1; }
+
+}  // namespace cistern::formats
