@@ -25,7 +25,7 @@ enum PacketField {
 };
 enum SequenceFlag { kStateCleared = 1, kNeedsState = 2 };
 enum ClockField { kClocks = 1, kClockId = 1, kClockTime = 2 };
-enum Clock { kMonotonicCoarse = 5, kBoottime = 6 };  // of heap dumps; of packets
+enum Clock { kMonotonicCoarse = 4, kBoottime = 6 };  // of heap dumps; of packets
 enum TrackField { kUuid = 1, kTrackName = 2, kProcess = 3, kParent = 5, kCounter = 8 };
 enum ProcessField { kPid = 1, kCommandLine = 2, kProcessName = 6 };
 enum CounterField { kUnit = 3, kSizeBytes = 3 };
@@ -87,7 +87,8 @@ class Interned {
     frame.number(kFrameId, id + 1);
     frame.number(kFunction, text(kFunctionNames, of.function));
     frame.number(kMapping, mapping(of));
-    frame.number(kRelativeAddress, of.module.empty() ? of.address : of.offset);
+    // What has the same one and the same name is one frame to Perfetto.
+    frame.number(kRelativeAddress, of.module.empty() ? id : of.offset);
     if (!of.file.empty()) frame.number(kSourcePath, text(kSourcePaths, of.file));
     if (of.line) frame.number(kLineNumber, of.line & 0xffffffff);
     frame.number(kFrameKind, of.python ? kInterpreted : kNative);
@@ -101,8 +102,8 @@ class Interned {
     if (is_new) {
       Message mapping;
       mapping.number(kMappingId, at->second);
-      mapping.number(kBuildId, text(kBuildIds, bytes_of_hexadecimal(of.build_id)));
-      mapping.number(kPathParts, text(kMappingPaths, of.module));
+      if (!of.build_id.empty()) mapping.number(kBuildId, text(kBuildIds, bytes_of_hexadecimal(of.build_id)));
+      if (!of.module.empty()) mapping.number(kPathParts, text(kMappingPaths, of.module));
       all_.message(kMappings, mapping);
     }
     return at->second;
@@ -239,41 +240,47 @@ class Trace {
   void add_dumps(const Report& report, Count pid, std::span<const Sample> samples, std::vector<Message>& dumps) {
     for (const std::string& kind : samples_.kinds) {
       for (const Value value : kValues) {
-        Seconds time = report.cistern.wall_s;
-        if (value == Value::peak)
-          for (const auto& [name, figures] : report.kinds)
-            if (name == kind) time = figures.peak_at_s.value_or(time);
-        Message heap;
-        bool empty = true;
+        // A stack that is in a dump twice would count as a later figure of the same memory.
+        std::map<Count, Amount> by_callstack;
         for (const Sample& sample : samples) {
-          const Amount& amount = sample.at(value);
-          if (sample.kind != kind || !amount.bytes) continue;
-          heap.message(kDumpSamples, heap_sample(sample, amount, nanoseconds(time)));
-          empty = false;
+          if (sample.kind != kind || !sample.at(value).bytes) continue;
+          Amount& sum = by_callstack[interned_.callstack(std::span(sample.stack).first(sample.site_frames))];
+          sum.blocks += sample.at(value).blocks;
+          sum.bytes += sample.at(value).bytes;
         }
-        if (empty) continue;
+        if (by_callstack.empty()) continue;
+        const Count time = nanoseconds(value == Value::peak ? peak_of(report, kind) : report.cistern.wall_s);
         const char* const what = value == Value::live ? "" : value == Value::lost ? " lost" : " at the peak";
+        Message heap;
         heap.number(kDumpPid, pid);
-        heap.number(kDumpTime, nanoseconds(time));
+        heap.number(kDumpTime, time);
         heap.text(kHeapName, printable(kind) + what);
+        for (const auto& [callstack, amount] : by_callstack)
+          heap.message(kDumpSamples, heap_sample(callstack, amount, time));
         Message profile;
         profile.message(kDumps, heap);
         profile.number(kIndex, dumps.size());
         Message packet;
-        packet.number(kTimestamp, nanoseconds(time));
+        packet.number(kTimestamp, time);
         packet.message(kProfilePacket, profile);
         dumps.push_back(std::move(packet));
       }
     }
   }
 
-  Message heap_sample(const Sample& sample, const Amount& amount, Count time) {
-    Message heap_sample;
-    heap_sample.number(kSampleCallstack, interned_.callstack(std::span(sample.stack).first(sample.site_frames)));
-    heap_sample.number(kAllocated, signed_count(amount.bytes));
-    heap_sample.number(kSampleTime, time);
-    heap_sample.number(kAllocatedBlocks, signed_count(amount.blocks));
-    return heap_sample;
+  static Message heap_sample(Count callstack, const Amount& amount, Count time) {
+    Message sample;
+    sample.number(kSampleCallstack, callstack);
+    sample.number(kAllocated, signed_count(amount.bytes));
+    sample.number(kSampleTime, time);
+    sample.number(kAllocatedBlocks, signed_count(amount.blocks));
+    return sample;
+  }
+
+  static Seconds peak_of(const Report& report, const std::string& kind) {
+    for (const auto& [name, figures] : report.kinds)
+      if (name == kind) return figures.peak_at_s.value_or(report.cistern.wall_s);
+    return report.cistern.wall_s;
   }
 
   const Run& run_;
