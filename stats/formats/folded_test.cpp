@@ -1,3 +1,4 @@
+// Tests of folded.hpp: which lines stand for which rows, and names that could end a line or a frame.
 #include "stats/formats/folded.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of heaptrack.hpp: whole recordings, line by line, and runs that the format cannot hold.
 #include "stats/formats/heaptrack.hpp"
 
 #include <gtest/gtest.h>

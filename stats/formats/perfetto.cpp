@@ -25,7 +25,7 @@ enum PacketField {
 };
 enum SequenceFlag { kStateCleared = 1, kNeedsState = 2 };
 enum ClockField { kClocks = 1, kClockId = 1, kClockTime = 2 };
-enum Clock { kMonotonicCoarse = 4, kBoottime = 6 };  // of heap dumps; of packets
+enum Clock { kMonotonicCoarse = 4, kBoottime = 6 };  // heap dumps have the first, packets the second
 enum TrackField { kUuid = 1, kTrackName = 2, kProcess = 3, kParent = 5, kCounter = 8 };
 enum ProcessField { kPid = 1, kCommandLine = 2, kProcessName = 6 };
 enum CounterField { kUnit = 3, kSizeBytes = 3 };
@@ -59,7 +59,7 @@ std::string bytes_of_hexadecimal(const std::string& text) {
   return bytes;
 }
 
-// What packets name by numbers. Numbers begin at 1.
+// Texts, frames and stacks that packets name by numbers. Numbers begin at 1.
 class Interned {
  public:
   explicit Interned(const Samples& samples) : samples_(samples) {}
@@ -87,7 +87,7 @@ class Interned {
     frame.number(kFrameId, id + 1);
     frame.number(kFunction, text(kFunctionNames, of.function));
     frame.number(kMapping, mapping(of));
-    // What has the same one and the same name is one frame to Perfetto.
+    // Perfetto takes frames with one address and one name for the same frame.
     frame.number(kRelativeAddress, of.module.empty() ? id : of.offset);
     if (!of.file.empty()) frame.number(kSourcePath, text(kSourcePaths, of.file));
     if (of.line) frame.number(kLineNumber, of.line & 0xffffffff);
@@ -134,7 +134,7 @@ class Trace {
 
   std::string write() {
     write_clocks();
-    // What is interned comes before the packets that name it.
+    // The dumps are written after the texts and stacks that they name.
     std::vector<Message> dumps;
     std::span<const Sample> samples = samples_.list;
     for (const Report& report : run_.reports) {
@@ -221,7 +221,7 @@ class Trace {
     }
   }
 
-  // Of one kind, by time: what was live after each interval, at the peak and at the end.
+  // Live bytes of one kind by time: after each interval, at the peak and at the end.
   static std::map<Count, Count> levels_of(const Report& report, const std::string& kind, const Kind& figures) {
     std::map<Count, Count> levels = {{0, 0}};
     const Seconds end = report.cistern.wall_s;

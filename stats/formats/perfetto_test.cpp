@@ -1,3 +1,4 @@
+// Tests of perfetto.hpp: a trace is taken apart by the field numbers of Perfetto's own description.
 #include "stats/formats/perfetto.hpp"
 
 #include <gtest/gtest.h>

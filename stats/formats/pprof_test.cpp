@@ -1,3 +1,4 @@
+// Tests of pprof.hpp: a profile is taken apart by the field numbers of profile.proto.
 #include "stats/formats/pprof.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ struct Profile : Fields {
   explicit Profile(const std::string& bytes) : Fields(bytes) {}
   std::string string(Count index) const { return texts.at(6).at(index); }
   std::vector<Count> values(std::size_t sample) const { return message(2, sample).packed(2); }
-  // Of a sample, innermost first: `function:line`.
+  // The frames of a sample as `function:line`, innermost first.
   Names lines(std::size_t sample) const {
     Names names;
     for (const Count location : message(2, sample).packed(1)) {

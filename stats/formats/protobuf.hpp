@@ -1,5 +1,5 @@
-// Protocol Buffers as bytes (protobuf.dev/programming-guides/encoding): a message is written field by field. Whoever
-// writes one names its field numbers.
+// Protocol Buffers as bytes (protobuf.dev/programming-guides/encoding): a message is written field by field. The
+// writer of a format names its field numbers.
 #pragma once
 #include <span>
 #include <string>

@@ -1,3 +1,4 @@
+// Tests of protobuf.hpp: the examples of the page on encoding.
 #include "stats/formats/protobuf.hpp"
 
 #include <gtest/gtest.h>

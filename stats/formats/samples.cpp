@@ -105,7 +105,7 @@ class Collector {
   std::unordered_map<std::string, FrameId> named_;
 };
 
-// Of the UTF-8 character that the text begins with (RFC 3629); 0: it begins with none.
+// The length of the UTF-8 character that the text begins with (RFC 3629); 0: it does not begin with one.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(at < text.size() ? text[at] : 0); };
   const unsigned first = byte(0);

@@ -21,11 +21,11 @@ struct Amount {
 
 struct Sample {
   const Report* report;
-  const LiveRow* row;  // null: the sample is not of one row of `leaks`
+  const LiveRow* row;  // null: the sample is not one row of `leaks`
   std::string kind;
-  Stack stack;                             // of Samples::frames, innermost first
-  std::size_t site_frames;                 // of the stack; behind them are the kind and the process
-  Amount live = {}, lost = {}, peak = {};  // live: at the end
+  Stack stack;                             // numbers of Samples::frames, innermost first
+  std::size_t site_frames;                 // the length of the call site's stack; the kind and the process follow
+  Amount live = {}, lost = {}, peak = {};  // `live` is at the end
   const Amount& at(Value value) const;
 };
 
@@ -34,7 +34,8 @@ struct Samples {
   std::vector<Sample> list;
   std::vector<std::string> kinds;
 
-  // Calls with what lies at one address, innermost first: a call, behind the calls that were inlined into it.
+  // Calls `call` with the frames at one address, innermost first: the calls that were inlined, and the call that they
+  // were inlined into.
   template <class Call>
   void visit_places(const Sample& sample, Call&& call) const {
     const std::span<const FrameId> stack = sample.stack;
@@ -52,7 +53,7 @@ Samples samples_of(const Run& run);
 std::string program_name(const Process& process);
 std::string process_name(const Process& process);
 
-// Bytes that are no UTF-8 become U+FFFD, control characters spaces.
+// Bytes that are not UTF-8 become U+FFFD, and control characters become spaces.
 std::string printable(std::string_view text);
 
 std::string_view file_name(std::string_view path);

@@ -1,3 +1,4 @@
+// Tests of samples.hpp: which samples a run has, their stacks, and their texts.
 #include "stats/formats/samples.hpp"
 
 #include <gtest/gtest.h>

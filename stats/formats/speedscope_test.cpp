@@ -1,3 +1,4 @@
+// Tests of speedscope.hpp: the profiles of a file, and texts that JSON must quote.
 #include "stats/formats/speedscope.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-"""`cistern export`: reports that real programs wrote, in each format, opened by the tool whose format it is. What that
-tool adds up is what the JSON report has."""
+"""`cistern export` on reports that real programs wrote. Each format is opened by its own tool, and the sums that this
+tool finds are those of the JSON report."""
 import argparse
 import collections
 import gzip
@@ -205,7 +205,7 @@ class Heaptrack(ExportTest):
 
     def test_frames_have_names_and_lines(self):
         said = self.read(self.report_folder / "opencl.json", "lost")[2]
-        self.assertRegex(said, r"load_weights\n +at \S*leaky\.cpp:\d+\n +in \S*leaky\n +main\n +at \S*leaky\.cpp:\d+\n")
+        self.assertRegex(said, r"load_weights\n +at \S*leaky\.cpp:\d+\n +in \S*leaky\n +main\n +at \S*leaky\.cpp:\d+")
 
 
 class Speedscope(ExportTest):
@@ -235,7 +235,7 @@ class Perfetto(ExportTest):
             self.skipTest(f"no {PERFETTO.parent.name}/{PERFETTO.name} (scripts/python-packages)")
 
     def trace(self, report):
-        """As one that knows the format writes it again: what it does not know is no message of it."""
+        """The trace, all of whose fields Perfetto's description knows, and the description."""
         raw = self.export("perfetto", report).stdout
         protos = perfetto_protos()
         trace = protos.Trace()
@@ -339,8 +339,9 @@ class Command(ExportTest):
     def test_nothing_is_written_to_a_terminal(self):
         ours, theirs = pty.openpty()
         with open(theirs, "wb") as terminal:
-            done = subprocess.run([ARGUMENTS.command, "export", "--to", "pprof", "reports/opencl.json"], cwd=self.folder,
-                                  stdout=terminal, stderr=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S)
+            done = subprocess.run([ARGUMENTS.command, "export", "--to", "pprof", "reports/opencl.json"],
+                                  cwd=self.folder, stdout=terminal, stderr=subprocess.PIPE, text=True,
+                                  timeout=TIME_LIMIT_S)
         os.close(ours)
         self.assertEqual((done.returncode, done.stderr), (0, "cistern: opencl.pb.gz, for go tool pprof\n"))
         self.assertTrue((self.folder / "opencl.pb.gz").exists())
@@ -368,7 +369,8 @@ class Command(ExportTest):
         report["leaks"][0]["blocks"] = 10 ** 12
         (self.folder / "many.txt").write_text(json.dumps(report))
         line = self.line_of("--to", "heaptrack", "many.txt", "-o", "many.heaptrack")
-        self.assertEqual(line, "cistern: many.txt has more than 50000000 blocks, and heaptrack's format has a line for each")
+        self.assertEqual(line, "cistern: many.txt has more than 50000000 blocks, and heaptrack's format has a line for "
+                               "each")
 
     def test_an_unknown_format_is_refused(self):
         done = self.execute(ARGUMENTS.command, "export", "--to", "svg", "reports/opencl.json", status=2)
