@@ -10,6 +10,7 @@
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
 #include "shim/command/output.hpp"
+#include "stats/formats/csv.hpp"
 #include "stats/formats/folded.hpp"
 #include "stats/formats/gzip.hpp"
 #include "stats/formats/heaptrack.hpp"
@@ -31,6 +32,7 @@ struct Format {
 };
 
 const std::map<std::string, Format> kFormats = {
+    {"csv", {[](const Run& run, Value) { return formats::csv(run); }, ".csv", false, "a spreadsheet or a database"}},
     {"folded", {formats::folded, ".folded", false, "flamegraph.pl, speedscope.app, ui.perfetto.dev"}},
     {"heaptrack", {formats::heaptrack, ".heaptrack.gz", false, "heaptrack_gui, heaptrack_print"}},
     {"perfetto", {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev"}},

@@ -2,7 +2,9 @@
 tool finds are those of the JSON report."""
 import argparse
 import collections
+import csv
 import gzip
+import io
 import json
 import os
 import pathlib
@@ -134,6 +136,25 @@ class Folded(ExportTest):
             self.assertEqual(folded_sums(own, lambda stack: stack[1]), expected.bytes_of("live"))
 
 
+class Csv(ExportTest):
+    @of_each_report
+    def test_the_table_adds_up(self, report, expected):
+        text = self.export("csv", report).stdout.decode()
+        sums = {value: collections.Counter() for value in VALUES}
+        for row in csv.DictReader(io.StringIO(text), strict=True):
+            self.assertNotIn(None, row.values())
+            for value in VALUES:
+                sums[value][row["kind"]] += int(row[f"{value}_bytes"])
+        for value in VALUES:
+            self.assertEqual({kind: bytes_ for kind, bytes_ in sums[value].items() if bytes_}, expected.bytes_of(value))
+
+    def test_a_database_reads_it(self):
+        self.export("csv", self.report_folder / "opencl.json", "-o", "a.csv")
+        lost = self.execute(self.tool("sqlite3"), ":memory:", ".import --csv a.csv t",
+                            "select sum(lost_bytes), stack from t where kind = 'opencl' group by stack order by 1 desc")
+        self.assertEqual(lost.stdout.decode().splitlines()[0], "3145728|main;load_weights")
+
+
 class Pprof(ExportTest):
     NAMES = {"live": "inuse", "lost": "lost", "peak": "peak"}
 
@@ -174,6 +195,14 @@ class Pprof(ExportTest):
         self.assertIn("File: leaky\n", traces)
         self.assertRegex(traces, r"Build ID: [0-9a-f]{8,}\n")
         self.assertIn(self.reports["opencl"].report["cistern"]["command"], self.pprof("-comments", out))
+
+    def test_of_a_folder_each_process_is_a_tag(self):
+        out = self.folder / "folder.pb.gz"
+        self.export("pprof", self.report_folder, "-o", out)
+        for expected in self.reports.values():
+            pid = expected.report["cistern"]["pid"]
+            top = self.pprof("-top", "-nodefraction=0", f"-tagfocus=process=pid {pid}", out)
+            self.assertRegex(top, rf"\b{expected.total('live')}B +\S+ +\S+ \(pid {pid}\)\n")
 
     def test_two_runs_are_compared(self):
         runs = [self.folder / "opencl.pb.gz", self.folder / "python.pb.gz"]
@@ -276,6 +305,16 @@ class Perfetto(ExportTest):
         self.assertEqual(sums, {kind + end: bytes_ for value, end in
                                 (("live", ""), ("lost", " lost"), ("peak", " at the peak"))
                                 for kind, bytes_ in expected.bytes_of(value).items()})
+
+    def test_of_a_folder_each_process_has_its_heaps(self):
+        trace, _ = self.trace(self.report_folder)
+        heaps = collections.defaultdict(set)
+        for packet in trace.packet:
+            for heap in packet.profile_packet.process_dumps:
+                heaps[heap.pid].add(heap.heap_name)
+        self.assertEqual(heaps.keys(), {expected.report["cistern"]["pid"] for expected in self.reports.values()})
+        for expected in self.reports.values():
+            self.assertLessEqual(expected.bytes_of("live").keys(), heaps[expected.report["cistern"]["pid"]])
 
     def test_clocks_and_flags_let_packets_be_read(self):
         trace, protos = self.trace(self.report_folder / "opencl.json")
