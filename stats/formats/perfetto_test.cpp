@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "stats/formats/hand_made.hpp"
 #include "stats/formats/protobuf_fields.hpp"
 
@@ -113,6 +115,24 @@ TEST(Perfetto, ProcessesWithOneIdStayApart) {
   ASSERT_EQ(trace.dumps.size(), 4u);
   EXPECT_EQ(trace.dumps[2].pid, 2u);
   EXPECT_EQ(trace.dumps[2].samples[0].bytes, 2u);
+}
+
+TEST(Perfetto, LinesOfOneScriptAreFrames) {
+  HandMade made;
+  Frame first = made.frame("work", "");
+  first.file = "a.py", first.line = 1, first.python = true;
+  Frame second = first;
+  second.line = 2;
+  made.leak("host", "lost", 1, 1, made.stack({first, second}));
+  std::set<Count> addresses;
+  const Fields packets(perfetto(made.run));
+  for (const std::string& bytes : packets.texts.at(1)) {
+    const Fields packet(bytes);
+    if (!packet.texts.contains(12)) continue;
+    const Fields interned = packet.message(12);
+    for (const std::string& frame : interned.texts.at(6)) addresses.insert(Fields(frame).number(4));
+  }
+  EXPECT_EQ(addresses.size(), 2u);
 }
 
 TEST(Perfetto, OfNothingIsATrace) { EXPECT_TRUE(Trace(kNoReports).dumps.empty()); }
