@@ -478,6 +478,7 @@ struct Snapshot {
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"
+  String text{};             // the text report, for a JSON report that has it; else empty
 
   bool used_gpu_memory() const {
     return std::any_of(kinds.begin(), kinds.end(),

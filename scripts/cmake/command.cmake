@@ -24,12 +24,15 @@ add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_include_directories(cistern_command_flags SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/command_headers")
 target_compile_definitions(cistern_command_flags INTERFACE "CISTERN_VERSION=\"${PROJECT_VERSION}\"")
-target_link_libraries(cistern_command_flags INTERFACE cistern_warnings)
+target_link_libraries(cistern_command_flags INTERFACE cistern_warnings cistern_header_only)
 
 file(GLOB format_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/stats/formats/*.cpp")
 set(tests_formats ${format_sources})
 list(FILTER format_sources EXCLUDE REGEX "_test\\.cpp$")
 list(FILTER tests_formats INCLUDE REGEX "_test\\.cpp$")
+# Numbers and stacks are written as the library's own reports have them.
+list(APPEND format_sources stats/format.cpp stats/scripts.cpp stats/sink.cpp stats/report/text_parts.cpp
+  pool/base/internal_memory.cpp pool/base/page_size.cpp pool/base/process_start.cpp)
 add_library(cistern_formats STATIC ${format_sources})
 target_link_libraries(cistern_formats PUBLIC cistern_command_flags "${zlib_archive}")
 

@@ -14,8 +14,8 @@ struct BadInput : std::exception {
   std::string line;
 };
 
-// Of a folder all `*.json`, in the order of their names. A file of a folder that is no report is left out with a line on
-// stderr; throws BadInput where a named file is none, and where no report is left.
+// Of a folder all `*.json`, in the order of their names. A file of a folder that is no report is left out with a line
+// on stderr; throws BadInput where a named file is none, and where no report is left.
 formats::Run read_reports(const std::vector<std::string>& paths);
 
 }  // namespace cistern::command

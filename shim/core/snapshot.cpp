@@ -191,7 +191,7 @@ void write_outline(const char* moment) {
     snapshot.judging = {"the process was killed before the judgement ended", 0, 0, 0, 0, 0};
   resolve_without_symbols(snapshot, options().frames == "python");
   merge_alike(snapshot);
-  write_outline_of_report(snapshot);
+  write_outline_of_report(std::move(snapshot));
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ int report_end(ProcessEnd end) {
   Snapshot snapshot = take_snapshot(end.moment);
   const int status = keep_gate(snapshot, end.status);
   say_gate(snapshot);
-  if (is_asked_for || status != end.status.value_or(0)) write_report(snapshot);
+  if (is_asked_for || status != end.status.value_or(0)) write_report(std::move(snapshot));
   return status;
 }
 

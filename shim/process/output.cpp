@@ -180,14 +180,14 @@ bool goes_to_standard_error(const String& pattern) {
   return pattern.empty() || pattern == "stderr" || descriptor_named_by(pattern) == STDERR_FILENO;
 }
 
-StringSink rendered(const Snapshot& snapshot) {
-  StringSink report;
-  if (options().report_format == "json") {
-    render_json(snapshot, report);
-  } else {
-    render_text(snapshot, report);
-  }
-  return report;
+StringSink rendered(Snapshot& snapshot) {
+  const std::string_view format = options().report_format;
+  StringSink text, json;
+  if (format != "json") render_text(snapshot, text);
+  if (format == "text") return text;
+  snapshot.text = text.text();
+  render_json(snapshot, json);
+  return json;
 }
 
 }  // namespace
@@ -253,7 +253,7 @@ void hold_report_descriptor() {
   if (named) named->hold();
 }
 
-void write_report(const Snapshot& snapshot) {
+void write_report(Snapshot snapshot) {
   const Options& chosen = options();
   if (chosen.report == "none") return;
   Uncounted uncounted;
@@ -270,7 +270,7 @@ void write_report(const Snapshot& snapshot) {
   }
 }
 
-void write_outline_of_report(const Snapshot& snapshot) {
+void write_outline_of_report(Snapshot snapshot) {
   const String& pattern = options().report;
   if (pattern == "none" || goes_to_standard_error(pattern) || named_descriptor(pattern)) return;
   Uncounted uncounted;

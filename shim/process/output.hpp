@@ -16,9 +16,9 @@ void note_report_destination();
 void hold_report_descriptor();
 
 // Renders in the configured format to where CISTERN_REPORT says.
-void write_report(const Snapshot& snapshot);
+void write_report(Snapshot snapshot);
 // The same for what is known before the report: the next report of this process takes its place. In files only.
-void write_outline_of_report(const Snapshot& snapshot);
+void write_outline_of_report(Snapshot snapshot);
 
 struct PathValues {
   int pid;

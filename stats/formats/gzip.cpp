@@ -12,8 +12,8 @@ namespace cistern::formats {
 std::string gzip(std::string_view text) {
   constexpr int kGzip = 16, kLargestWindow = 15, kMemory = 8;
   z_stream stream = {};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip + kLargestWindow, kMemory,
-                   Z_DEFAULT_STRATEGY) != Z_OK)
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip + kLargestWindow, kMemory, Z_DEFAULT_STRATEGY) !=
+      Z_OK)
     throw std::bad_alloc();
   std::string packed;
   unsigned char part[1 << 16];

@@ -1,6 +1,9 @@
 // Reports as the command `cistern` sees them: what the JSON contract has (stats/report/fields.def), read from any
 // number of files, with each stack once. Writers of other formats are pure functions of a Run.
 //
+// Room: reports that were read back, and other tools' formats of them; for the command `cistern` only.
+// May include: pool/base, stats, stats/report.
+//
 // `visit_fields` names each member once, as the contract does, for reading and for writing.
 #pragma once
 #include <cstdint>
@@ -307,6 +310,7 @@ struct Report {
   std::vector<DeviceRange> device_ranges;
   std::vector<std::string> frameworks, estimated;
   KnownSites sites;
+  std::string text;  // the text report; empty where the file has none
 };
 template <class Visitor>
 void visit_fields(Visitor& visit, Report& of) {
@@ -317,6 +321,7 @@ void visit_fields(Visitor& visit, Report& of) {
   visit("copy_sites", of.copy_sites), visit("waits", of.waits), visit("staging", of.staging);
   visit("device_memory", of.device_memory), visit("device_ranges", of.device_ranges);
   visit("frameworks", of.frameworks), visit("estimated", of.estimated), visit("sites", of.sites);
+  visit("text", of.text);
 }
 
 // The reports of one run, one for each process, and their stacks.

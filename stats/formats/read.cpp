@@ -74,7 +74,7 @@ class Members {
         Member{element, name, stacks}.read(values.emplace_back(key, Value()).second);
     }
     template <class Object>
-      requires std::is_class_v<Object>
+    requires std::is_class_v<Object>
     void read(Object& object) const {
       Members members(json, name, stacks);
       visit_fields(members, object);

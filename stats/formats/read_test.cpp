@@ -1,3 +1,4 @@
+// Reports that are read, and what is refused.
 #include "stats/formats/read.hpp"
 
 #include <gtest/gtest.h>
@@ -58,8 +59,7 @@ TEST(ReadReport, WhatIsNoReportIsRefusedInWords) {
   EXPECT_EQ(refusal_of("[]"), "is JSON, but no report of Cistern");
   EXPECT_EQ(refusal_of("{}"), "is JSON, but no report of Cistern");
   EXPECT_EQ(refusal_of(R"({"cistern": {"schema": -1}})"), "is no report of Cistern: 'schema' is no count");
-  EXPECT_EQ(refusal_of(with("\"schema\": 4", "\"schema\": 5")),
-            "is from a newer Cistern (schema 5, this one reads 4)");
+  EXPECT_EQ(refusal_of(with("\"schema\": 4", "\"schema\": 5")), "is from a newer Cistern (schema 5, this one reads 4)");
   EXPECT_EQ(refusal_of(with("\"schema\": 4", "\"schema\": 3")),
             "is from an older Cistern (schema 3, this one reads 4)");
   EXPECT_EQ(refusal_of(with("\"bytes\": 20", "\"bytes\": -20")), "is no report of Cistern: 'bytes' is no count");
@@ -72,8 +72,7 @@ TEST(ReadReport, WhatIsNoReportIsRefusedInWords) {
 
 TEST(ReadReport, EveryBeginningOfAReportIsRefused) {
   const std::string_view whole = kReport;
-  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
-    EXPECT_NE(refusal_of(whole.substr(0, bytes)), "") << bytes;
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_NE(refusal_of(whole.substr(0, bytes)), "") << bytes;
   EXPECT_EQ(refusal_of(std::string(100'000, '[')), "is no JSON report");
   EXPECT_EQ(refusal_of("{\"a\":" + std::string(100'000, '[')), "is damaged or cut off: its JSON does not end");
 }

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <unordered_map>
 
+#include "stats/formats/rows.hpp"
+
 namespace cistern::formats {
 namespace {
 
@@ -31,12 +33,10 @@ Frame clean(Frame frame) {
   return frame;
 }
 
-// As the verdict counts: memory that only the driver still holds is lost, but not the host's, which is the driver's
-// own.
+// As the verdict counts: host memory that only a driver still holds is the driver's own.
 bool is_lost(const LiveRow& row) {
-  if (row.suppressed) return false;
-  return row.leak_class == "lost" || row.leak_class == "indirectly lost" ||
-         (row.leak_class == "held only by the driver" && row.kind != "host");
+  const bool drivers_own = row.kind == "host" && row.leak_class == "held only by the driver";
+  return !row.suppressed && !drivers_own && standing_of(row) == Standing::lost;
 }
 
 class Collector {

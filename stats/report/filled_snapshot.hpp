@@ -185,6 +185,7 @@ inline Snapshot filled_snapshot() {
   snapshot.judging->why_not = nullptr;
   snapshot.transfers[0].asynchronous = false;  // those of CUDA have no time
   snapshot.frameworks.push_back(framework_named("PyTorch"));
+  snapshot.text = "cistern 0.1.0\n";
   return snapshot;
 }
 

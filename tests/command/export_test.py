@@ -64,9 +64,9 @@ def setUpModule():
     ExportTest.folder = pathlib.Path(folder.name)
     ExportTest.report_folder = ExportTest.folder / "reports"
     ExportTest.report_folder.mkdir()
-    programs = {"opencl": [ARGUMENTS.opencl_program], "python": [sys.executable, ROOT / "tests/demo/array_job.py"]}
-    if ARGUMENTS.cuda_program:
-        programs["cuda"] = [ARGUMENTS.cuda_program]
+    programs = {"opencl": [ARGUMENTS.leaky], "python": [sys.executable, ROOT / "tests/demo/array_job.py"]}
+    if ARGUMENTS.cuda:
+        programs["cuda"] = [ARGUMENTS.cuda]
     for name, command in programs.items():
         report = ExportTest.report_folder / f"{name}.json"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CISTERN_", "LD_"))} | {
@@ -97,7 +97,7 @@ class ExportTest(unittest.TestCase):
         return done
 
     def export(self, to, report, *more, status=0):
-        return self.execute(ARGUMENTS.command, "export", "--to", to, report, *more, status=status)
+        return self.execute(ARGUMENTS.cistern, "export", "--to", to, report, *more, status=status)
 
     def tool(self, name):
         path = shutil.which(name)
@@ -361,7 +361,7 @@ class Command(ExportTest):
     """Where it writes, and what it says when it cannot."""
 
     def line_of(self, *arguments, status=2):
-        done = self.execute(ARGUMENTS.command, "export", *arguments, status=status)
+        done = self.execute(ARGUMENTS.cistern, "export", *arguments, status=status)
         lines = done.stderr.decode().splitlines()
         self.assertEqual(len(lines), 1, lines)
         return lines[0]
@@ -378,7 +378,7 @@ class Command(ExportTest):
     def test_nothing_is_written_to_a_terminal(self):
         ours, theirs = pty.openpty()
         with open(theirs, "wb") as terminal:
-            done = subprocess.run([ARGUMENTS.command, "export", "--to", "pprof", "reports/opencl.json"],
+            done = subprocess.run([ARGUMENTS.cistern, "export", "--to", "pprof", "reports/opencl.json"],
                                   cwd=self.folder, stdout=terminal, stderr=subprocess.PIPE, text=True,
                                   timeout=TIME_LIMIT_S)
         os.close(ours)
@@ -392,7 +392,7 @@ class Command(ExportTest):
         self.assertEqual(self.line_of("--to", "folded", report, "-o", "nowhere/a"),
                          "cistern: nowhere/a: No such file or directory")
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([ARGUMENTS.command, "export", "--to", "folded", self.folder / report], stdout=full,
+            done = subprocess.run([ARGUMENTS.cistern, "export", "--to", "folded", self.folder / report], stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S)
         self.assertEqual((done.returncode, done.stderr), (2, "cistern: standard output: No space left on device\n"))
 
@@ -412,16 +412,16 @@ class Command(ExportTest):
                                "each")
 
     def test_an_unknown_format_is_refused(self):
-        done = self.execute(ARGUMENTS.command, "export", "--to", "svg", "reports/opencl.json", status=2)
+        done = self.execute(ARGUMENTS.cistern, "export", "--to", "svg", "reports/opencl.json", status=2)
         self.assertIn(b"svg", done.stderr)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--command", required=True, help="cistern")
-    parser.add_argument("--shim", required=True)
-    parser.add_argument("--opencl-program", required=True)
-    parser.add_argument("--cuda-program")
-    parser.add_argument("--libraries", default="", help="folders of the simulated driver and its runtime")
+    parser.add_argument("cistern")
+    parser.add_argument("shim")
+    parser.add_argument("leaky", help="an OpenCL program")
+    parser.add_argument("--cuda", help="a CUDA program")
+    parser.add_argument("--libraries", default="", help="the folders of its driver and runtime")
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

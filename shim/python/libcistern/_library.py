@@ -57,15 +57,6 @@ def _is_in_process():
     return hasattr(_process(), "cistern_version")
 
 
-def path_to_preload():
-    """As library_path(). CisternError: it is the library to link, or something else."""
-    path = library_path()
-    with open(path, "rb") as file:
-        if ONLY_TO_PRELOAD.encode() not in file.read():
-            raise CisternError(f"{path} is not a libcistern.so to preload, or is older than this package")
-    return path
-
-
 _loaded = _own_process = None
 
 

@@ -1,0 +1,28 @@
+// Rows that a reader cannot tell apart, since they show the same frames, become one entry: of one process and of
+// several.
+#pragma once
+#include "stats/formats/model.hpp"
+
+namespace cistern::formats {
+
+// The order in which leaks are listed: what is worst comes first.
+enum class Standing { lost, possibly_lost, never_freed, reachable };
+Standing standing_of(const LiveRow& row);
+const char* name_of(Standing standing);  // "lost"
+
+struct Entry {
+  LiveRow row;  // the first of them; blocks, bytes and times are those of all
+  Count rows = 1, processes = 1;
+};
+
+struct EntriesOf {
+  bool gpu = true, host = true, suppressed = false;
+  std::size_t frames_max = 8;
+};
+// Sorted: the worst first, then the largest.
+std::vector<Entry> entries(const Run& run, const EntriesOf& which);
+
+// The lines of a stack as reports show them, each with its indentation and its end.
+std::string frame_lines(const Run& run, StackId stack, std::size_t frames_max);
+
+}  // namespace cistern::formats
