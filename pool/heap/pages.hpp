@@ -14,7 +14,7 @@ __attribute__((no_sanitize("thread"))) inline bool is_described(std::uintptr_t s
   return slice < the_pool.window.slice_limit;
 }
 inline bool there_is_a_window() { return is_described(0); }
-// For addresses of anybody's: where the window lies is read after its limit, since another thread may be placing it.
+// For any address. The place of the window is read after its limit, because another thread may be placing the window.
 inline bool is_in_window(const void* address) {
   const std::uintptr_t limit = std::atomic_ref(the_pool.window.slice_limit).load(std::memory_order_acquire);
   return limit && slice_number(address) < limit;

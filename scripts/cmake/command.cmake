@@ -19,7 +19,6 @@ if(NOT IS_ABSOLUTE "${zlib_archive}")
                 "${CMAKE_LIBRARY_ARCHITECTURE}/libz.a")
 endif()
 
-# What they have in common: no exception ends in somebody else's process here.
 add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 target_include_directories(cistern_command_flags SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/command_headers")

@@ -1,5 +1,5 @@
-# What is installed: the object to preload in a folder of its own, where no linker takes it for the library; the
-# library, static and shared, with its headers, for find_package(cistern) and pkg-config.
+# Installed are the command; the object to preload, in a folder of its own, where no linker takes it for the library;
+# and the library, static and shared, with its headers, for find_package(cistern) and pkg-config.
 if(CISTERN_SANITIZE)
   return()
 endif()
@@ -11,6 +11,9 @@ install(TARGETS cistern cistern_shared EXPORT cistern
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 if(CISTERN_SHIM)
   install(TARGETS cistern_shim LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/cistern")
+endif()
+if(TARGET cistern_command)
+  install(TARGETS cistern_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/shim/include/cistern" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/shim/doc/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"

@@ -22,7 +22,7 @@
 namespace cistern::command {
 namespace {
 
-// What is handed on, and what says that the program's state has changed.
+// Signals that are handed on, and SIGCHLD, which says that the program's state has changed.
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -55,13 +55,13 @@ struct Pipe {
   }
 };
 
-// What the program closes is closed: a pipe's reader sees its end, a lock is free. Standard error stays, for the
-// verdict.
+// This process holds nothing that the program may close: the reader of a pipe sees its end, and a lock is free.
+// Standard error stays, for the verdict.
 void keep_only(std::initializer_list<int> kept) {
   const std::vector<int> all = open_descriptors();
   for (const int descriptor : all)
     if (descriptor != STDERR_FILENO && std::ranges::find(kept, descriptor) == kept.end()) close(descriptor);
-  // What is opened later must not become standard input or output.
+  // A file that is opened later must not become standard input or output.
   while (true) {
     const int descriptor = open("/dev/null", O_RDWR);
     if (descriptor > STDOUT_FILENO || descriptor == -1) {
@@ -127,7 +127,7 @@ class Witness {
 // --- The program
 struct Inherited {
   sigset_t mask;
-  struct sigaction on_child;  // who ignores that signal cannot wait for children
+  struct sigaction on_child;  // a process that ignores that signal cannot wait for its children
 };
 
 // In the child. `go`: the environment, one entry after another; `failed`: takes the errno.
@@ -143,7 +143,7 @@ struct Inherited {
     const std::string name = entry.substr(0, sign);
     sign + 1 == entry.size() ? unsetenv(name.c_str()) : setenv(name.c_str(), entry.c_str() + sign + 1, 1);
   }
-  // Who kills this command kills the program, as without the command.
+  // A kill of this command kills the program, as it would without the command.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);
   std::vector<char*> arguments;
@@ -167,8 +167,8 @@ void tell(const Pipe& go, const std::vector<std::string>& environment) {
   }
 }
 
-// The program stopped: so does this process, for the shell that waits for it. Whoever continues only this process means
-// the program as well.
+// The program stopped: so does this process, for the shell that waits for it. If only this process is continued, the
+// program is meant as well.
 void stop_with(pid_t program) {
   raise(SIGSTOP);
   siginfo_t info{};
@@ -233,7 +233,7 @@ void end_as(const Ended& ended) {
   sigaddset(&set, number);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   raise(number);
-  std::exit(128 + number);  // a signal that ends nobody
+  std::exit(128 + number);  // this signal does not end a process
 }
 
 }  // namespace cistern::command

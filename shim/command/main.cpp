@@ -35,7 +35,7 @@ int main(int count, char** arguments) {
   app.set_version_flag("--version", "cistern " CISTERN_VERSION);
   app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "cistern: " + std::string(error.what()) + "\n         `cistern help` lists the commands\n";
+    return "cistern: " + std::string(error.what()) + "; see cistern help\n";
   });
   Outcome outcome;
   std::string asked_about, whole;
@@ -43,7 +43,7 @@ int main(int count, char** arguments) {
   help->add_option("COMMAND", asked_about, "its name");
   const auto command_named = [&](const std::string& name) {
     const auto named = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
-    if (named.empty()) throw BadInput("no such command: " + name + "; `cistern help` lists them");
+    if (named.empty()) throw BadInput("no such command: " + name + "; see cistern help");
     return named[0];
   };
   help->callback(

@@ -1,5 +1,5 @@
-// The C++ runtime that is linked into the command is newer than the oldest C library that the command runs with. What
-// it asks of newer ones is here.
+// The C++ runtime that is linked into the command is newer than the oldest C library that the command runs with. This
+// file has the symbols that it takes from newer ones.
 #include <dlfcn.h>
 #include <link.h>
 

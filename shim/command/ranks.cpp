@@ -34,7 +34,7 @@ std::string job_name() {
     const char* const step = std::getenv("SLURM_STEP_ID");
     return step && *step ? std::string(job) + "." + step : job;
   }
-  return std::to_string(getppid());  // of the launcher, where all ranks are on one machine
+  return std::to_string(getppid());  // the launcher, where all ranks are on one machine
 }
 
 }  // namespace cistern::command

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Flag {
-  const char* name;  // of the environment variable, without CISTERN_
+  const char* name;  // the environment variable
   const char* accepted;
   const char* help;
 };
@@ -91,7 +91,7 @@ void print_verdict(const fs::path& folder, const Ended& ended) {
     fs::remove(folder, error);
     std::fprintf(stderr, "cistern: no report: %s\n",
                  WIFSIGNALED(ended.status) ? "the program was killed before it could write one"
-                                           : "`cistern doctor -- PROGRAM` says why");
+                                           : "cistern doctor -- PROGRAM says why");
     return;
   }
   std::fprintf(stderr, "cistern: %s\ncistern: next: cistern html %s\n", verdict.c_str(), shown.c_str());

@@ -1,4 +1,4 @@
-// What to do next, by what the reports of a run say.
+// Sentences that say what to do next, by the figures of a run.
 #pragma once
 #include <string>
 #include <vector>

@@ -85,7 +85,7 @@ void visit_fields(Visitor& visit, SizeClass& of) {
   visit("cached_bytes", of.cached_bytes), visit("high_water_blocks", of.high_water_blocks);
 }
 
-struct BlockSize {  // of a pool that cuts pages into blocks
+struct BlockSize {  // in a pool that cuts pages into blocks
   Count block_bytes = 0, allocations = 0, live_blocks = 0, free_blocks = 0;
 };
 template <class Visitor>
@@ -164,7 +164,7 @@ void visit_fields(Visitor& visit, DeviceRange& of) {
 }
 
 // --- Rows by call site
-struct LiveRow {  // of `leaks`: all that is live
+struct LiveRow {  // in `leaks`: all that is live
   std::string kind, leak_class, object, api, owner, trend;
   Count blocks = 0, bytes = 0;
   std::optional<double> bytes_error, bytes_per_s;
@@ -181,7 +181,7 @@ void visit_fields(Visitor& visit, LiveRow& of) {
   visit("bytes_per_s", of.bytes_per_s), visit.stack("frames", of.frames);
 }
 
-struct UseRow {  // of `at_peak` and `in_loops`
+struct UseRow {  // in `at_peak` and `in_loops`
   std::string kind, api;
   Count allocations = 0, allocated_bytes = 0, temporary = 0, peak_blocks = 0, peak_bytes = 0;
   StackId frames = 0;

@@ -91,7 +91,7 @@ void require_contract(const Json& report) {
   if (!report.is_object() || process == report.end() || !process->is_object() || !process->contains("schema"))
     throw BadReport("is JSON, but no report of Cistern");
   const Json& schema = process->at("schema");
-  if (!schema.is_number_unsigned()) throw BadReport("is no report of Cistern: 'schema' is no count");
+  if (!schema.is_number_unsigned()) throw BadReport("is JSON, but no report of Cistern");
   const Count version = schema.get<Count>();
   if (version > kSchema)
     throw BadReport("is from a newer Cistern (schema " + std::to_string(version) + ", this one reads " +

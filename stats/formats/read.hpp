@@ -21,7 +21,7 @@ class RunReader {
   const Run& run() const { return run_; }
   Run take() { return std::move(run_); }
 
-  // Of a stack's frames; for the reader of rows.
+  // The id of a stack with these frames; for the reader of rows.
   StackId stack_of(const std::vector<Frame>& frames);
 
  private:

@@ -58,7 +58,7 @@ TEST(ReadReport, WhatIsNoReportIsRefusedInWords) {
   EXPECT_EQ(refusal_of("VERDICT  nothing lost"), "is no JSON report");
   EXPECT_EQ(refusal_of("[]"), "is JSON, but no report of Cistern");
   EXPECT_EQ(refusal_of("{}"), "is JSON, but no report of Cistern");
-  EXPECT_EQ(refusal_of(R"({"cistern": {"schema": -1}})"), "is no report of Cistern: 'schema' is no count");
+  EXPECT_EQ(refusal_of(R"({"cistern": {"schema": -1}})"), "is JSON, but no report of Cistern");
   EXPECT_EQ(refusal_of(with("\"schema\": 4", "\"schema\": 5")), "is from a newer Cistern (schema 5, this one reads 4)");
   EXPECT_EQ(refusal_of(with("\"schema\": 4", "\"schema\": 3")),
             "is from an older Cistern (schema 3, this one reads 4)");

@@ -54,7 +54,7 @@ std::string frame_lines(const Run& run, StackId stack, std::size_t frames_max) {
 
 std::vector<Entry> entries(const Run& run, const EntriesOf& which) {
   std::vector<Entry> all;
-  std::vector<std::size_t> last_process;  // of each entry, by the report's number
+  std::vector<std::size_t> last_process;  // the number of the last report that has each entry
   std::unordered_map<std::string, std::size_t> places;
   std::vector<std::string> shown(run.stacks.size());
   for (std::size_t process = 0; process < run.reports.size(); ++process) {

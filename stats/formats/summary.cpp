@@ -126,7 +126,7 @@ void write_processes(const Run& run, Sink& sink) {
     sink.print("and {}\n", more == 1 ? String("1 other process") : grouped(more) + " other processes");
 }
 
-// All of GPU kinds, and of host memory only what nobody can free any more.
+// All memory of GPU kinds; host memory only if it is lost.
 std::vector<Entry> listed(const Run& run) {
   std::vector<Entry> all = entries(run, {.host = false});
   for (const Entry& entry : entries(run, {.gpu = false}))

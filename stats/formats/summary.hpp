@@ -1,5 +1,5 @@
-// What the reports of a run say, in short: the verdict in one sentence, and a text of one screen; tables of groups. The
-// same as JSON, for a machine.
+// The reports of a run in short: the verdict in one sentence, a text of one screen, and tables of groups. The same as
+// JSON, for a machine.
 #pragma once
 #include <string>
 

@@ -159,7 +159,8 @@ class BadInput(Reports):
         self.refused("[1, 2]", "is JSON, but no report of Cistern")
         self.refused(whole[:len(whole) // 2], "is damaged or cut off: its JSON does not end")
         self.refused(b"\x00\xff" * 1000, "is no JSON report")
-        self.refused(whole.replace('"schema": 4', '"schema": 5'), "is from a newer Cistern (schema 5, this one reads 4)")
+        self.refused(whole.replace('"schema": 4', '"schema": 5'),
+                     "is from a newer Cistern (schema 5, this one reads 4)")
         self.refused(whole.replace('"bytes": ', '"bytes": "', 1).replace(",", '",', 1), "is no JSON report"
                      if not whole.startswith("{") else "is damaged or cut off: its JSON does not end")
 
@@ -192,7 +193,7 @@ class BadInput(Reports):
     def test_commands_that_do_not_exist(self):
         self.assertEqual(cistern("repor").returncode, 2)
         self.assertEqual(cistern().returncode, 2)
-        self.assertEqual(cistern("help", "repor").stderr, "cistern: no such command: repor; `cistern help` lists them\n")
+        self.assertEqual(cistern("help", "repor").stderr, "cistern: no such command: repor; see cistern help\n")
 
 
 class Shells(unittest.TestCase):

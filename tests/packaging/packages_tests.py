@@ -69,6 +69,12 @@ class Symbols(unittest.TestCase):
     def libraries(self):
         return ["libcistern.so", "libcistern-shared.so"]
 
+    def test_the_command_runs_on_the_oldest_system(self):
+        self.assertLessEqual(max(self.needed_versions("cistern")), C_LIBRARY_MAX)
+        needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done("readelf", "-dW", ARGUMENTS.build / "cistern").stdout)
+        # Before glibc 2.34 the functions for threads have a library of their own.
+        self.assertEqual([name for name in {*needed} - {"libpthread.so.0"} if not MAY_BE_NEEDED.fullmatch(name)], [])
+
     def test_no_symbol_is_newer_than_the_oldest_system(self):
         for library in self.libraries():
             versions = self.needed_versions(library)
@@ -120,7 +126,7 @@ class Contents(Packages):
             self.assertIn(f"\nVersion: {version()}\n", wheel.read(info + "METADATA").decode())
 
     def test_debian_packages(self):
-        expected = {"cistern": ["usr/lib/cistern/libcistern.so", "usr/share/doc/cistern/README.md"],
+        expected = {"cistern": ["usr/bin/cistern", "usr/lib/cistern/libcistern.so", "usr/share/doc/cistern/README.md"],
                     "libcistern-dev": ["usr/include/cistern/cistern.h", "usr/lib/libcistern-static.a",
                                        "usr/lib/libcistern-shared.so", "usr/lib/cmake/cistern/cisternConfig.cmake",
                                        "usr/lib/pkgconfig/cistern.pc"]}
@@ -137,7 +143,8 @@ class Contents(Packages):
 
     def test_all_hold_the_terms_of_what_is_linked_in(self):
         notices = (ROOT / "THIRD-PARTY").read_text()
-        for part in ("rust-demangle.c", "cp-demangle.c", "libbacktrace", "fmt", "spdlog", "libstdc++"):
+        for part in ("rust-demangle.c", "cp-demangle.c", "libbacktrace", "fmt", "spdlog", "libstdc++", "CLI11",
+                     "nlohmann-json"):
             self.assertRegex(notices, rf"(?m)^-+\n{re.escape(part)}[ :]")
         with zipfile.ZipFile(self.one("*.whl")) as wheel:
             info = f"libcistern-{version()}.dist-info/"
@@ -168,7 +175,7 @@ class Contents(Packages):
                          {f"cistern-{version()}-linux-{ARGUMENTS.arch}"})
         self.assertEqual({(member.uid, member.gid, member.uname) for member in members}, {(0, 0, "root")})
         names = {member.name.partition("/")[2] for member in members}
-        self.assertLessEqual({"lib/cistern/libcistern.so", "include/cistern/cistern.h"}, names)
+        self.assertLessEqual({"bin/cistern", "lib/cistern/libcistern.so", "include/cistern/cistern.h"}, names)
 
     def test_no_folder_of_this_machine_is_in_it(self):
         with zipfile.ZipFile(self.one("*.whl")) as wheel:
@@ -195,7 +202,12 @@ class Wheel(Packages):
         done(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", self.one("*.whl"))
         path = done(python, "-c", "import libcistern; print(libcistern.library_path())").stdout.strip()
         self.assertTrue(pathlib.Path(path).is_relative_to(environment.resolve()), path)
-        self.assertEqual(done(environment / "bin/cistern", "path").stdout, path + "\n")
+        for command in ([environment / "bin/cistern"], [python, "-m", "libcistern"]):
+            self.assertEqual(done(*command, "path").stdout, path + "\n")
+        ran = done(environment / "bin/cistern", "run", "-o", self.folder / "run", "--", python, "-c", "print(6 * 7)")
+        self.assertEqual(ran.stdout, "42\n")
+        self.assertEqual(ran.stderr.splitlines()[0], "cistern: no GPU memory was used")
+        self.assertEqual(len([*(self.folder / "run").glob("*.json")]), 1)
         self.assertEqual(done(python, "-c", "import importlib.metadata as m; print([p.value for p in m.entry_points("
                               "group='pytest11') if p.name == 'cistern'])").stdout, "['libcistern.pytest_plugin']\n")
         it = done(python, "-c", "print(6 * 7)", LD_PRELOAD=path, CISTERN_REPORT="stderr")

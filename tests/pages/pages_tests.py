@@ -233,16 +233,19 @@ class Manual(unittest.TestCase):
             self.assertIn(page, installed)
         self.assertNotIn("changes", installed)
 
-    def test_its_flags_are_those_of_the_object(self):
+    def test_its_flags_are_those_of_the_object_and_the_command(self):
         usage = subprocess.run([ARGUMENTS.shim, "--help"], capture_output=True, text=True, check=True).stdout
-        flags = set(re.findall(r"(?<=\s)--(\w+)", usage))
+        for command in ("report", "diff"):
+            usage += subprocess.run([ARGUMENTS.command, "help", command], capture_output=True, text=True,
+                                    check=True).stdout
+        flags = set(re.findall(r"(?<=[\s,])--(\w+)", usage))
         self.assertEqual(flags, set(re.findall(r"\bFl -(\w+)", self.page.read_text())) | set(
             re.findall(r"Fl -\w+ \| -(\w+)", self.page.read_text())))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "app", "leaky", "task", "mpi-task", "build"):
+    for name in ("shim", "app", "leaky", "task", "mpi-task", "build", "command"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
     parser.add_argument("--cmake")
     ARGUMENTS, rest = parser.parse_known_args()

@@ -175,13 +175,15 @@ class CommandLine(PackageTest):
         for arguments, status, text in (
                 (["run", "--", "/nonexistent/prog"], 127, "cistern: /nonexistent/prog: not found\n"),
                 (["run", "--", self.folder], 126, "Permission denied\n"),
-                (["run", "--loud", "--", "true"], 2, "cistern: The following argument was not expected: --loud\n"),
-                (["run", "--report", "--", "true"], 2, "cistern: --report: 1 required TEXT missing\n"),
+                (["run", "--loud", "--", "true"], 2,
+                 "The following argument was not expected: --loud; see cistern help\n"),
+                (["run", "--report", "--", "true"], 2,
+                 "cistern: --report: 1 required TEXT missing; see cistern help\n"),
                 (["run", "--set", "SITES", "--", "true"], 2, "cistern: --set needs NAME=VALUE, not 'SITES'\n"),
-                (["doctor", "--report", "x", "--", "true"], 2, "--report\n"),
+                (["doctor", "--report", "x", "--", "true"], 2, "--report; see cistern help\n"),
                 (["run"], 2, "cistern: no program given: cistern run [OPTION...] -- PROGRAM [ARGUMENT...]\n"),
-                ([], 2, "cistern: A subcommand is required\n"),
-                (["walk"], 2, "cistern: no such command: walk; `cistern help` lists them\n")):
+                ([], 2, "cistern: A subcommand is required; see cistern help\n"),
+                (["walk"], 2, "cistern: no such command: walk; see cistern help\n")):
             with self.subTest(arguments=arguments):
                 done = self.cistern(*arguments, status=status)
                 self.assertTrue(done.stderr.splitlines(keepends=True)[0].endswith(text), done.stderr)
