@@ -32,7 +32,7 @@ class Recording {
         throw TooManyBlocks("has more than " + std::to_string(kHeaptrackBlocksMax) +
                             " blocks, and heaptrack's format has a line for each");
       blocks += added;
-      add(sample, amount.bytes, added);
+      add_blocks(sample, amount.bytes, added);
     }
     write_allocations();
     return std::move(text_);
@@ -40,12 +40,12 @@ class Recording {
 
  private:
   // Sizes that are whole numbers and have the sum of the report.
-  void add(const Sample& sample, Count bytes, Count blocks) {
+  void add_blocks(const Sample& sample, Count bytes, Count blocks) {
     const Count trace = trace_of(sample), larger = bytes % blocks;
-    add(sample, bytes / blocks, blocks - larger, trace);
-    if (larger) add(sample, bytes / blocks + 1, larger, trace);
+    add_equal_blocks(sample, bytes / blocks, blocks - larger, trace);
+    if (larger) add_equal_blocks(sample, bytes / blocks + 1, larger, trace);
   }
-  void add(const Sample& sample, Count size, Count blocks, Count trace) {
+  void add_equal_blocks(const Sample& sample, Count size, Count blocks, Count trace) {
     const auto [at, is_new] = allocations_.try_emplace({size, trace}, allocations_.size());
     if (is_new) line('a', {size, trace});
     const Seconds end = sample.report->cistern.wall_s;
@@ -65,9 +65,9 @@ class Recording {
   Count trace_of(const Sample& sample) {
     std::vector<Count> addresses;
     samples_.visit_places(sample, [&](std::span<const FrameId> place) { addresses.push_back(address_of(place)); });
-    // Its readers cut what is outside of main.
-    std::ranges::rotate(addresses,
-                        addresses.end() - static_cast<std::ptrdiff_t>(sample.stack.size() - sample.site_frames));
+    // heaptrack cuts frames outside of main: the kind and the process become the innermost ones.
+    const auto outer = static_cast<std::ptrdiff_t>(sample.stack.size() - sample.site_frames);
+    std::rotate(addresses.begin(), addresses.end() - outer, addresses.end());
     Count parent = 0;
     for (auto address = addresses.rbegin(); address != addresses.rend(); ++address) {
       const auto [at, is_new] = traces_.try_emplace({*address, parent}, traces_.size() + 1);

@@ -40,7 +40,7 @@ enum InternedField {
   kMappings = 19
 };
 enum TextField { kTextId = 1, kText };
-enum MappingField { kMappingId = 1, kBuildId, kStart = 4, kEnd, kPathParts = 7 };
+enum MappingField { kMappingId = 1, kBuildId, kPathParts = 7 };
 enum FrameField { kFrameId = 1, kFunction, kMapping, kRelativeAddress, kSourcePath, kLineNumber, kFrameKind };
 enum FrameKind { kNative = 1, kInterpreted = 3 };
 enum CallstackField { kCallstackId = 1, kFrameIds };
@@ -96,7 +96,7 @@ class Interned {
     return id + 1;
   }
 
-  // A frame without one is refused: those of no file share one without a name.
+  // Perfetto refuses a frame without a mapping: frames of no file share a mapping without a name.
   Count mapping(const Frame& of) {
     const auto [at, is_new] = mappings_.try_emplace(of.module, mappings_.size() + 1);
     if (is_new) {
@@ -169,10 +169,10 @@ class Trace {
     }
     Message packet;
     packet.message(kClockSnapshot, snapshot);
-    write_packet(packet, kStateCleared);  // events are refused before there is one
+    write_packet(packet, kStateCleared);  // Perfetto refuses events before a packet with this flag
   }
 
-  // Processes of several machines may have the same one, and would be taken for one process.
+  // Processes of several machines may have the same id; Perfetto would show them as one process.
   Count unused_pid(Count pid) {
     constexpr Count kLargest = 0x7fffffff;
     for (pid = std::min(pid, kLargest); !pids_.insert(pid).second;) pid = pid % kLargest + 1;
@@ -232,7 +232,7 @@ class Trace {
       }
     const bool estimated =
         std::ranges::find(report.estimated, "kinds." + kind + ".peak_bytes") != report.estimated.end();
-    if (figures.peak_at_s && !estimated) levels[nanoseconds(*figures.peak_at_s)] = figures.peak_bytes;
+    if (figures.peak_at_s && !estimated) levels[nanoseconds(std::min(*figures.peak_at_s, end))] = figures.peak_bytes;
     levels[nanoseconds(end)] = figures.live_bytes;
     return levels;
   }

@@ -49,7 +49,7 @@ ValueName name_of(Value value) {
                                 : ValueName{"peak_objects", "peak_space"};
 }
 
-// The same in all profiles, whatever kinds a run has: older pprofs compare no others (-diff_base).
+// The same in all profiles, whatever kinds a run has: older versions of pprof compare only such profiles (-diff_base).
 constexpr const char* kKinds[] = {"host", "device", "pinned", "managed", "opencl", "other"};
 
 // Of kKinds. Kinds of one device have its number: "device:0", "async:1".
@@ -58,7 +58,7 @@ std::string_view general_kind(std::string_view kind) {
   return std::ranges::find(kKinds, kind) == std::end(kKinds) ? "other" : kind;
 }
 
-// Modules lie one behind the other: where they lay is not in the reports, and addresses must not meet.
+// Reports do not say where modules were loaded. Here they lie one behind the other, so that addresses differ.
 struct Module {
   Count id = 0, start = 0, bytes = 0;
   std::string build_id;
@@ -111,8 +111,8 @@ class Profile {
       module.bytes = std::max(module.bytes, std::min(frame.offset, kLargest) / kPage * kPage + kPage);
       module.build_id = frame.build_id;
     }
-    // pprof takes the first for the program, which is one's name or, of python3.11, the beginning.
-    std::ranges::stable_partition(paths, [&](const std::string& path) {
+    // pprof takes the first mapping for the program. The program `python3` is the file python3.11.
+    std::stable_partition(paths.begin(), paths.end(), [&](const std::string& path) {
       return file_name(path).starts_with(program_name(run.reports.front().cistern));
     });
     Count start = Count{1} << 22;

@@ -47,32 +47,32 @@ class Collector {
 
   Samples collect() {
     for (const Report& report : run_.reports) {
-      for (const LiveRow& row : report.leaks) add(report, row);
+      for (const LiveRow& row : report.leaks) add_row(report, row);
       if (const auto& rest = report.host_without_site; rest && rest->bytes)
-        add_by_name(report, "host", kNoSite).live = {rest->blocks, rest->bytes};
+        add_without_site(report, "host", kNoSite).live = {rest->blocks, rest->bytes};
       for (const UseRow& row : report.at_peak)
-        add_at(report, row.kind, row.frames).peak = {row.peak_blocks, row.peak_bytes};
+        add_at_site(report, row.kind, row.frames).peak = {row.peak_blocks, row.peak_bytes};
       add_rest_of_peaks(report);
     }
     return std::move(samples_);
   }
 
  private:
-  void add(const Report& report, const LiveRow& row) {
-    Sample& sample = add_at(report, row.kind, row.frames);
+  void add_row(const Report& report, const LiveRow& row) {
+    Sample& sample = add_at_site(report, row.kind, row.frames);
     sample.row = &row;
     sample.live = {row.blocks, row.bytes};
     if (is_lost(row)) sample.lost = sample.live;
   }
 
-  Sample& add_at(const Report& report, const std::string& kind, StackId stack) {
-    if (run_.stacks[stack].empty()) return add_by_name(report, kind, kNoSite);
-    return add(report, kind, run_.stacks[stack]);
+  Sample& add_at_site(const Report& report, const std::string& kind, StackId stack) {
+    if (run_.stacks[stack].empty()) return add_without_site(report, kind, kNoSite);
+    return add_sample(report, kind, run_.stacks[stack]);
   }
-  Sample& add_by_name(const Report& report, const std::string& kind, const char* name) {
-    return add(report, kind, {named(name)});
+  Sample& add_without_site(const Report& report, const std::string& kind, const char* name) {
+    return add_sample(report, kind, {named(name)});
   }
-  Sample& add(const Report& report, const std::string& kind, Stack stack) {
+  Sample& add_sample(const Report& report, const std::string& kind, Stack stack) {
     if (std::ranges::find(samples_.kinds, kind) == samples_.kinds.end()) samples_.kinds.push_back(kind);
     const std::size_t site_frames = stack.size();
     stack.push_back(named(printable(kind)));
@@ -90,7 +90,7 @@ class Collector {
       for (const UseRow& row : report.at_peak)
         if (row.kind == kind) named_bytes += row.peak_bytes;
       if (figures.peak_bytes > named_bytes)
-        add_by_name(report, kind, kOtherSites).peak.bytes = figures.peak_bytes - named_bytes;
+        add_without_site(report, kind, kOtherSites).peak.bytes = figures.peak_bytes - named_bytes;
     }
   }
 
