@@ -99,11 +99,9 @@ class ExportTest(unittest.TestCase):
     def export(self, to, report, *more, status=0):
         return self.execute(ARGUMENTS.cistern, "export", "--to", to, report, *more, status=status)
 
-    def tool(self, name):
-        path = shutil.which(name)
-        if not path:
-            self.skipTest(f"no {name} here (scripts/setup)")
-        return path
+    def need(self, tool, setup="scripts/setup"):
+        if not shutil.which(tool):
+            self.skipTest(f"no {tool} here ({setup})")
 
 
 def folded_sums(text, kind_of):
@@ -149,8 +147,9 @@ class Csv(ExportTest):
             self.assertEqual({kind: bytes_ for kind, bytes_ in sums[value].items() if bytes_}, expected.bytes_of(value))
 
     def test_a_database_reads_it(self):
+        self.need("sqlite3")
         self.export("csv", self.report_folder / "opencl.json", "-o", "a.csv")
-        lost = self.execute(self.tool("sqlite3"), ":memory:", ".import --csv a.csv t",
+        lost = self.execute("sqlite3", ":memory:", ".import --csv a.csv t",
                             "select sum(lost_bytes), stack from t where kind = 'opencl' group by stack order by 1 desc")
         self.assertEqual(lost.stdout.decode().splitlines()[0], "3145728|main;load_weights")
 
@@ -158,8 +157,11 @@ class Csv(ExportTest):
 class Pprof(ExportTest):
     NAMES = {"live": "inuse", "lost": "lost", "peak": "peak"}
 
+    def setUp(self):
+        self.need("go", "scripts/setup --long")
+
     def pprof(self, *arguments):
-        return self.execute(self.tool("go"), "tool", "pprof", "-unit=B", *arguments).stdout.decode()
+        return self.execute("go", "tool", "pprof", "-unit=B", *arguments).stdout.decode()
 
     @of_each_report
     def test_each_value_adds_up(self, report, expected):
@@ -214,11 +216,14 @@ class Pprof(ExportTest):
 
 
 class Heaptrack(ExportTest):
+    def setUp(self):
+        self.need("heaptrack_print")
+
     def read(self, report, value):
         """The bytes by kind, the lines of the summary by name, and all that it says."""
         out, stacks = self.folder / "a.heaptrack.gz", self.folder / "stacks"
         self.export("heaptrack", report, "-o", out, "--sample", value)
-        said = self.execute(self.tool("heaptrack_print"), "--disable-builtin-suppressions", "-f", out, "-F", stacks,
+        said = self.execute("heaptrack_print", "--disable-builtin-suppressions", "-f", out, "-F", stacks,
                             "--flamegraph-cost-type", "leaked").stdout.decode()
         summary = dict(re.findall(r"^([a-z][^:\n]*): (\S+)", said, re.M))
         sums = folded_sums(re.sub("; (?=[0-9]+$)", " ", stacks.read_text(), flags=re.M), lambda stack: stack[-1])
