@@ -23,6 +23,7 @@ void add_diff(CLI::App& app, Outcome& outcome);
 void add_doctor(CLI::App& app, Outcome& outcome);
 void add_merge(CLI::App& app, Outcome& outcome);
 void add_html(CLI::App& app, Outcome& outcome);
+void add_export(CLI::App& app, Outcome& outcome);
 void add_report(CLI::App& app, Outcome& outcome);
 void add_run(CLI::App& app, Outcome& outcome);
 

@@ -209,7 +209,7 @@ class Shells(unittest.TestCase):
 
     def test_help_names_every_command(self):
         shown = cistern("help").stdout
-        for name in ("run", "report", "diff", "doctor", "path", "options", "completion"):
+        for name in ("run", "report", "diff", "export", "doctor", "path", "options", "completion"):
             self.assertIn(f"\n  {name} ", shown)
             self.assertTrue(cistern("help", name).stdout.split("\n")[1].startswith(f"Usage: cistern {name}"), name)
 

@@ -1,0 +1,96 @@
+// `cistern export`: a report in the format of another tool.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "shim/command/commands.hpp"
+#include "shim/command/input.hpp"
+#include "shim/command/output.hpp"
+#include "stats/formats/csv.hpp"
+#include "stats/formats/folded.hpp"
+#include "stats/formats/gzip.hpp"
+#include "stats/formats/heaptrack.hpp"
+#include "stats/formats/perfetto.hpp"
+#include "stats/formats/pprof.hpp"
+#include "stats/formats/speedscope.hpp"
+
+namespace cistern::command {
+namespace {
+
+using formats::Run;
+using formats::Value;
+
+struct Format {
+  std::string (*write)(const Run&, Value);
+  const char* suffix;
+  bool always_packed;  // others: where the file's name ends in .gz
+  const char* opened_by;
+};
+
+const std::map<std::string, Format> kFormats = {
+    {"csv", {[](const Run& run, Value) { return formats::csv(run); }, ".csv", false, "a spreadsheet or a database"}},
+    {"folded", {formats::folded, ".folded", false, "flamegraph.pl, speedscope.app, ui.perfetto.dev"}},
+    {"heaptrack", {formats::heaptrack, ".heaptrack.gz", false, "heaptrack_gui, heaptrack_print"}},
+    {"perfetto", {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev"}},
+    {"pprof", {formats::pprof, ".pb.gz", true, "go tool pprof"}},
+    {"speedscope", {formats::speedscope, ".speedscope.json", false, "speedscope.app"}},
+};
+const std::map<std::string, Value> kSamples = {{"live", Value::live}, {"lost", Value::lost}, {"peak", Value::peak}};
+
+struct Arguments {
+  std::vector<std::string> paths;
+  std::string format, out;
+  Value sample = Value::live;
+};
+
+void write_to_standard_output(const std::string& bytes) {
+  const bool complete = std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size();
+  if (std::fflush(stdout) || !complete) throw BadInput(std::string("standard output: ") + std::strerror(errno));
+}
+
+// "reports/" and "app.json" become "reports.pb.gz" and "app.pb.gz", in the folder where the command runs.
+std::string name_beside(const std::string& input, const char* suffix) {
+  const std::filesystem::path path = std::filesystem::weakly_canonical(input);
+  return (path.extension() == ".json" ? path.stem() : path.filename()).string() + suffix;
+}
+
+void run_export(Arguments arguments) {
+  const Format& format = kFormats.at(arguments.format);
+  const Run run = read_reports(arguments.paths);
+  std::string bytes;
+  try {
+    bytes = format.write(run, arguments.sample);
+  } catch (const formats::TooManyBlocks& error) {
+    throw BadInput(arguments.paths.front() + " " + error.what());
+  }
+  const bool to_standard_output = arguments.out.empty() && !isatty(STDOUT_FILENO);
+  const bool choose_name = arguments.out.empty() && !to_standard_output;
+  if (choose_name) arguments.out = name_beside(arguments.paths.front(), format.suffix);
+  if (format.always_packed || arguments.out.ends_with(".gz")) bytes = formats::gzip(bytes);
+  if (to_standard_output) return write_to_standard_output(bytes);
+  write_file(arguments.out, bytes);
+  if (choose_name) std::fprintf(stderr, "cistern: %s, for %s\n", arguments.out.c_str(), format.opened_by);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Outcome&) {
+  CLI::App* const command = app.add_subcommand("export", "write a report in the format of another tool");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("FILE", arguments->paths, "JSON reports, or folders of them")->required();
+  command->add_option("--to", arguments->format, "the format")->required()->check(CLI::IsMember(&kFormats));
+  command->add_option("-o,--output", arguments->out, "the file to write; standard output, unless that is a terminal");
+  command
+      ->add_option("--sample", arguments->sample,
+                   "the memory that folded and heaptrack have, and that pprof and speedscope show first: what is live "
+                   "at the end, lost, or was live at the peak")
+      ->transform(CLI::CheckedTransformer(&kSamples))
+      ->option_text("live|lost|peak");
+  command->callback([arguments] { run_export(std::move(*arguments)); });
+}
+
+}  // namespace cistern::command

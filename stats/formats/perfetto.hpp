@@ -1,0 +1,10 @@
+// A Run as a trace of Perfetto: for each process counters of live bytes by kind, and heap dumps by kind, of the end and
+// of the peak. Times are those since Cistern was loaded: all processes begin together.
+#pragma once
+#include "stats/formats/samples.hpp"
+
+namespace cistern::formats {
+
+std::string perfetto(const Run& run);
+
+}  // namespace cistern::formats
