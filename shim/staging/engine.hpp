@@ -7,6 +7,7 @@
 //                  reads_host             says that the device reads host memory itself: then only files are measured
 //                  take_in_trials         reads the times of trials that have ended, where a driver tells them later
 //                  begin_trial            prepares to time the copy, if its time is wanted
+//        -> is_slow_at_first: copy_part   makes the driver's own copy of some of the bytes, and waits for its end
 //        -> stage: wait_for_earlier_work  waits for work that must end before the pieces of a copy begin
 //                  is_idle                says that no work is ahead of the pieces
 //                  pass_ring              copies the pieces through the ring (pool/staging/transfer.hpp)
@@ -15,7 +16,7 @@
 // Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
 // of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
 //
-// Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
+// Types names the classes of the driver: State, Copy (to_device, host, box and parts), Turn, Answer, CopyContext and Trial.
 #pragma once
 #include <optional>
 
@@ -45,6 +46,12 @@ class StagingEngine {
       read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
+    if (plan.first_part_may && is_slow_at_first(s, what, turn, plan)) {
+      const std::optional<Answer> answer = stage(s, what.part_from(staging::kFirstPartBytes), turn, plan);
+      read_ahead_.end(plan.ahead);
+      return answer ? *answer : native();
+    }
+    if (plan.of) plan.of->count(plan.trial_wanted ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
     plan.ahead.reads(what.host.base, what.host.base + staging::span_bytes(what.host, what.box), PagesByAddress());
     const Answer answer = native();
     read_ahead_.end(plan.ahead);
@@ -87,10 +94,17 @@ class StagingEngine {
     staging::Way way = staging::Way::native;
     CopyAccount* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext copy_context{};
+    bool trial_wanted = false;    // the copy's time is
+    bool first_part_may = false;  // be all that the driver copies
     Trial trial{};
     std::uint64_t begin_ns = 0;
     HostSource source{};
     ReadAhead::Copy ahead{};
+  };
+
+  // A trial that has ended, as far as the caller knows: how long it was blocked, for that many bytes, the copy's first.
+  struct Tried {
+    std::uint64_t blocked_ns, bytes;
   };
 
   // The result of a copy through the ring.
@@ -152,10 +166,11 @@ class StagingEngine {
       driver().take_in_trials(s, plan.copy_context);
       const auto choice = plan.of->calibration.choose(what.box.bytes(), nanoseconds_since_start());
       plan.way = choice.way;
+      plan.trial_wanted = choice.trial;
       if (choice.trial && may_be_measured(what, plan.source.kind))
         plan.trial = driver().begin_trial(s, what, plan.copy_context);
-      if (plan.way == staging::Way::native)
-        plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
+      plan.first_part_may = choice.first_part_may && plan.trial && plan.source.kind == SourceKind::file &&
+                            what.has_parts();
     }
     plan.begin_ns = nanoseconds_since_start();
     return plan;
@@ -176,6 +191,25 @@ class StagingEngine {
     if (turns_.alone() || driver().is_idle(s, what)) return std::nullopt;
     turn.shorten();
     return Unstaged::stream_in_use;
+  }
+
+  // The driver copies the first part of a native trial. If that takes long, it was the trial. Else the program's own
+  // call makes the whole copy, as a trial of its own: what it answers is the copy's answer.
+  bool is_slow_at_first(State& s, const Copy& what, Turn& turn, Plan& plan) {
+    if (begin_pieces(s, what, turn)) return false;
+    const std::uint64_t begin_ns = nanoseconds_since_start();
+    const bool is_copied = driver().copy_part(s, what.first_part(staging::kFirstPartBytes), plan.copy_context);
+    const std::uint64_t took_ns = nanoseconds_since_start() - begin_ns;
+    if (is_copied && took_ns > staging::kFirstPartSlowNs) {
+      plan.of->count(Unstaged::trial, staging::kFirstPartBytes);
+      driver().end_trial(s, what, plan, Types::kSuccess, {.blocked_ns = took_ns, .bytes = staging::kFirstPartBytes});
+      plan.trial = {};
+      return true;
+    }
+    drop(s, plan);
+    if (is_copied) plan.trial = driver().begin_trial(s, what, plan.copy_context);
+    plan.begin_ns = nanoseconds_since_start();
+    return false;
   }
 
   // Nothing: the program's own call has to make the copy.
@@ -207,7 +241,7 @@ class StagingEngine {
   void end(State& s, const Copy& what, Plan& plan, Answer answer) {
     if (!plan.of) return;
     const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
-    if (plan.trial) return driver().end_trial(s, what, plan, answer, took_ns);
+    if (plan.trial) return driver().end_trial(s, what, plan, answer, {.blocked_ns = took_ns, .bytes = what.box.bytes()});
     if (answer == Types::kSuccess && mode_ == StagingMode::automatic)
       plan.of->calibration.copied(plan.way, what.box.bytes(), took_ns);
   }
