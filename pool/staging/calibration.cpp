@@ -10,7 +10,7 @@ constexpr double kTolerance = 1.05, kHopeless = 2, kHopelessAtOnce = 8, kFirstCo
                  kStrange = 2;
 constexpr unsigned kChosenMax = 4 * kTrialsMax;  // trials that do not count come to nothing at last
 constexpr unsigned kCopiesUntilUsual = 8, kStrangeCopies = 16;
-constexpr std::uint64_t kFirstPartsOfACopy = 4;  // or more: else the whole copy is no longer than its first part
+constexpr std::uint64_t kFirstBytesPartMost = 4;  // of a copy: a quarter
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -69,9 +69,9 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   Best& next = native.trials <= staged.trials || too_dear ? native : staged;
   ++next.chosen;
   const bool is_native = &next == &native;
-  const bool may_be_slow = !native.trials || native.blocked > static_cast<double>(kFirstPartSlowNs);
+  const bool may_be_slow = !native.trials || native.blocked * mebibytes(kFirstBytes) > static_cast<double>(kFirstBytesSlowNs);
   const Choice choice{is_native ? Way::native : Way::staged, true,
-                      is_native && may_be_slow && bytes >= kFirstPartsOfACopy * kFirstPartBytes};
+                      is_native && may_be_slow && bytes >= kFirstBytesPartMost * kFirstBytes};
   decide(bucket);
   return choice;
 }

@@ -11,7 +11,7 @@
 // decision is forgotten when the way that won takes much longer or shorter than it did then.
 //
 // A native trial may take as long as the rest of the program. So where nothing says that the driver copies faster than
-// 0.5 GB/s, its copy of the first MiB may be the trial.
+// 0.5 GB/s, its copy of the first 2 MiB may be the trial.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -30,7 +30,7 @@ constexpr unsigned range_of(std::uint64_t bytes) {
   const auto log2 = static_cast<unsigned>(std::bit_width(bytes | 1)) - 1;
   return log2 < kFirstRange ? 0 : log2 - kFirstRange + 1 < kRanges ? log2 - kFirstRange + 1 : kRanges - 1;
 }
-constexpr std::uint64_t kFirstPartBytes = std::uint64_t{1} << 20, kFirstPartSlowNs = 2'000'000;
+constexpr std::uint64_t kFirstBytes = std::uint64_t{2} << 20, kFirstBytesSlowNs = 4'000'000;
 constexpr std::uint64_t range_bytes_min(unsigned range) { return std::uint64_t{1} << (range + kFirstRange - 1); }
 
 // Nanoseconds.
@@ -43,8 +43,8 @@ class Calibration {
  public:
   struct Choice {
     Way way;
-    bool trial;                  // its times are wanted
-    bool first_part_may = false; // be all that the driver copies of it
+    bool trial;                    // its times are wanted
+    bool first_bytes_may = false;  // be all that the driver copies of it
   };
   Choice choose(std::uint64_t bytes, std::uint64_t process_ns);
   // A trial whose times count.

@@ -83,38 +83,37 @@ TEST(Calibration, TriesADriverThatIsMuchSlowerNoMore) {
   EXPECT_EQ(copies_of_the_driver({{5 * kMillisecond, 3 * kMillisecond}, staged}), 3) << "not in both times";
 }
 
-// What a first part takes is the time of a MiB, and what the driver's first copy may take besides is no more for a
-// larger copy.
-TEST(Calibration, TheFirstPartOfANativeTrialIsEnoughWhereItIsSlow) {
-  constexpr std::uint64_t kMillisecond = 1'000'000, kMiB = 1 << 20;
+// What the driver's first copy may take besides is no more where the whole copy is larger.
+TEST(Calibration, TheFirstBytesOfANativeTrialAreEnoughWhereTheyAreSlow) {
+  constexpr std::uint64_t kMillisecond = 1'000'000;
   Calibration calibration;
-  const auto native_first_part = [&](std::uint64_t took) {
+  const auto native_first_bytes = [&](std::uint64_t took) {
     const Calibration::Choice choice = calibration.choose(kBytes, kSecond);
     EXPECT_EQ(choice.way, Way::native);
-    calibration.tried(choice.way, kBytes, {took, took, kMiB});
-    return choice.first_part_may;
+    calibration.tried(choice.way, kBytes, {took, took, kFirstBytes});
+    return choice.first_bytes_may;
   };
   const auto staged = [&] {
     const Calibration::Choice choice = calibration.choose(kBytes, kSecond);
     EXPECT_EQ(choice.way, Way::staged);
-    EXPECT_FALSE(choice.first_part_may);
+    EXPECT_FALSE(choice.first_bytes_may);
     calibration.tried(choice.way, kBytes, {kMillisecond, kMillisecond, kBytes});
   };
-  EXPECT_TRUE(native_first_part(15 * kMillisecond));
+  EXPECT_TRUE(native_first_bytes(15 * kMillisecond));
   staged();
   EXPECT_FALSE(calibration.figures(range_of(kBytes))->won) << "15 ms may be what the first copy needs besides";
-  EXPECT_TRUE(native_first_part(4 * kMillisecond));
+  EXPECT_TRUE(native_first_bytes(8 * kMillisecond));
   EXPECT_EQ(calibration.figures(range_of(kBytes))->won, Way::staged);
 }
 
-TEST(Calibration, TheFirstPartIsNotAskedForOnceTheDriverIsKnownToBeFast) {
+TEST(Calibration, TheFirstBytesAreNotApartOnceTheDriverIsKnownToBeFast) {
   Calibration calibration;
   const Machine machine{{kSecond / 100, kSecond / 100}, {kSecond / 100, kSecond / 100}};
-  EXPECT_TRUE(calibration.choose(kBytes, kSecond).first_part_may);
+  EXPECT_TRUE(calibration.choose(kBytes, kSecond).first_bytes_may);
   copy_often(calibration, machine, 1);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(calibration.choose(kBytes, kSecond).first_part_may);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(calibration.choose(kBytes, kSecond).first_bytes_may);
   Calibration of_small_ones;
-  EXPECT_FALSE(of_small_ones.choose(2 << 20, kSecond).first_part_may) << "it would be half of the copy";
+  EXPECT_FALSE(of_small_ones.choose(4 << 20, kSecond).first_bytes_may) << "it would be half of the copy";
 }
 
 TEST(Calibration, TrialsThatDoNotCountEndAfterEight) {

@@ -319,7 +319,7 @@ void Staging::put_away(CudaState& s, Context* context, const Trial& trial) {
     return;
   }
   Locked hold(lock());
-  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, 0});
+  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, {}});
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 

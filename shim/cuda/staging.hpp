@@ -28,16 +28,11 @@ struct HostCopy {
 
   // A copy of bytes in a row, whose end the call waits for.
   bool has_parts() const { return (waits || !to_device) && !described; }
-  HostCopy first_part(std::size_t bytes) const {
+  HostCopy part(std::size_t first_byte, std::size_t bytes) const {
     HostCopy part = *this;
+    part.host.base += first_byte;
+    part.device += first_byte;
     part.box = {bytes};
-    return part;
-  }
-  HostCopy part_from(std::size_t byte) const {
-    HostCopy part = *this;
-    part.host.base += byte;
-    part.device += byte;
-    part.box = {box.bytes() - byte};
     return part;
   }
 };

@@ -27,16 +27,11 @@ struct HostCopy {
   bool blocking = true, events = false;
 
   bool has_parts() const { return box.rows * box.slices == 1; }
-  HostCopy first_part(std::size_t bytes) const {
+  HostCopy part(std::size_t first_byte, std::size_t bytes) const {
     HostCopy part = *this;
+    part.host.base += first_byte;
+    part.offset += first_byte;
     part.box = {bytes};
-    return part;
-  }
-  HostCopy part_from(std::size_t byte) const {
-    HostCopy part = *this;
-    part.host.base += byte;
-    part.offset += byte;
-    part.box = {box.bytes() - byte};
     return part;
   }
 };

@@ -46,8 +46,8 @@ class StagingEngine {
       read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
-    if (plan.first_part_may && is_slow_at_first(s, what, turn, plan)) {
-      const std::optional<Answer> answer = stage(s, what.part_from(staging::kFirstPartBytes), turn, plan);
+    if (plan.first_bytes_may && is_slow_at_first(s, what, turn, plan)) {
+      const std::optional<Answer> answer = stage(s, what.part(staging::kFirstBytes, what.box.bytes() - staging::kFirstBytes), turn, plan);
       read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
@@ -94,8 +94,8 @@ class StagingEngine {
     staging::Way way = staging::Way::native;
     CopyAccount* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext copy_context{};
-    bool trial_wanted = false;    // the copy's time is
-    bool first_part_may = false;  // be all that the driver copies
+    bool trial_wanted = false;     // the copy's time is
+    bool first_bytes_may = false;  // be all that the driver copies
     Trial trial{};
     std::uint64_t begin_ns = 0;
     HostSource source{};
@@ -169,7 +169,7 @@ class StagingEngine {
       plan.trial_wanted = choice.trial;
       if (choice.trial && may_be_measured(what, plan.source.kind))
         plan.trial = driver().begin_trial(s, what, plan.copy_context);
-      plan.first_part_may = choice.first_part_may && plan.trial && plan.source.kind == SourceKind::file &&
+      plan.first_bytes_may = choice.first_bytes_may && plan.trial && plan.source.kind == SourceKind::file &&
                             what.has_parts();
     }
     plan.begin_ns = nanoseconds_since_start();
@@ -193,23 +193,28 @@ class StagingEngine {
     return Unstaged::stream_in_use;
   }
 
-  // The driver copies the first part of a native trial. If that takes long, it was the trial. Else the program's own
+  // The driver copies the first parts of a native trial. If each takes long, they were the trial. Else the program's own
   // call makes the whole copy, as a trial of its own: what it answers is the copy's answer.
   bool is_slow_at_first(State& s, const Copy& what, Turn& turn, Plan& plan) {
     if (begin_pieces(s, what, turn)) return false;
+    constexpr std::uint64_t kPart = staging::kFirstBytes / 2;
     const std::uint64_t begin_ns = nanoseconds_since_start();
-    const bool is_copied = driver().copy_part(s, what.first_part(staging::kFirstPartBytes), plan.copy_context);
-    const std::uint64_t took_ns = nanoseconds_since_start() - begin_ns;
-    if (is_copied && took_ns > staging::kFirstPartSlowNs) {
-      plan.of->count(Unstaged::trial, staging::kFirstPartBytes);
-      driver().end_trial(s, what, plan, Types::kSuccess, {.blocked_ns = took_ns, .bytes = staging::kFirstPartBytes});
-      plan.trial = {};
-      return true;
+    std::uint64_t took_ns = 0;
+    for (const std::uint64_t at : {std::uint64_t{0}, kPart}) {
+      const std::uint64_t slow_ns = took_ns + staging::kFirstBytesSlowNs / 2;
+      if (!driver().copy_part(s, what.part(at, kPart), plan.copy_context)) return begin_anew(s, what, plan), false;
+      took_ns = nanoseconds_since_start() - begin_ns;
+      if (took_ns < slow_ns) return begin_anew(s, what, plan), false;
     }
+    plan.of->count(Unstaged::trial, staging::kFirstBytes);
+    driver().end_trial(s, what, plan, Types::kSuccess, {.blocked_ns = took_ns, .bytes = staging::kFirstBytes});
+    plan.trial = {};
+    return true;
+  }
+  void begin_anew(State& s, const Copy& what, Plan& plan) {
     drop(s, plan);
-    if (is_copied) plan.trial = driver().begin_trial(s, what, plan.copy_context);
+    plan.trial = driver().begin_trial(s, what, plan.copy_context);
     plan.begin_ns = nanoseconds_since_start();
-    return false;
   }
 
   // Nothing: the program's own call has to make the copy.
