@@ -23,7 +23,7 @@ namespace cistern::staging {
 
 enum class Way : std::uint8_t { native, staged };
 
-constexpr unsigned kTrialsMax = 8, kTrialsToDecide = 3, kFirstRange = 17, kRanges = 18;  // from 128 KiB to 32 GiB
+constexpr unsigned kTrialsMax = 8, kTrialsToDecide = 3, kFirstRange = 13, kRanges = 22;  // from 8 KiB to 32 GiB
 
 // 0: too small to be staged.
 constexpr unsigned range_of(std::uint64_t bytes) {

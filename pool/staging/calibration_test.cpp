@@ -42,9 +42,9 @@ Ways copy_often(Calibration& calibration, const Machine& machine, int copies = 1
 
 TEST(Calibration, KnowsItsRanges) {
   EXPECT_EQ(range_of(0), 0u);
-  EXPECT_EQ(range_of((128 << 10) - 1), 0u);
-  EXPECT_EQ(range_of(128 << 10), 1u);
-  EXPECT_EQ(range_of(256 << 10), 2u);
+  EXPECT_EQ(range_of((8 << 10) - 1), 0u);
+  EXPECT_EQ(range_of(8 << 10), 1u);
+  EXPECT_EQ(range_of(16 << 10), 2u);
   EXPECT_EQ(range_of(UINT64_MAX), kRanges - 1);
   EXPECT_EQ(range_bytes_min(range_of(16 << 20)), 16u << 20);
 }

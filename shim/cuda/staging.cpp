@@ -93,7 +93,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
   Context* const context = copy_context.context;
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode() == StagingMode::off) return Unstaged::off;
-  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (is_small(s, what, copy_context)) return Unstaged::small;
   if (s.missing.for_staging) return Unstaged::missing_function;
   if (what.unfit) return what.unfit;
   if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;

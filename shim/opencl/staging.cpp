@@ -173,7 +173,7 @@ bool Staging::reads_host(OpenclState& s, const CopyContext& copy_context) {
 // The cheap questions first: of small copies there may be many.
 std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const CopyContext& copy_context) {
   if (mode() == StagingMode::off) return Unstaged::off;
-  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (is_small(s, what, copy_context)) return Unstaged::small;
   if (what.events || !what.blocking) return Unstaged::events;
   if (phase() != Phase::running) return Unstaged::exiting;
   if (system_calls_are_filtered()) return Unstaged::filtered;

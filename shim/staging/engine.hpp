@@ -20,8 +20,10 @@
 #pragma once
 #include <optional>
 
+#include "pool/heap/pages.hpp"
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
+#include "shim/process/process.hpp"
 #include "shim/staging/copy_accounts.hpp"
 #include "shim/staging/read_ahead.hpp"
 #include "shim/staging/touchable.hpp"
@@ -117,6 +119,12 @@ class StagingEngine {
   };
 
   StagingMode mode() const { return mode_; }
+  // For why_not.
+  bool is_small(State& s, const Copy& what, const CopyContext& copy_context) {
+    if (what.box.bytes() >= kStagedBytesMin) return false;
+    return !may_be_large(what) || phase() != Phase::running || !driver().reads_host(s, copy_context) ||
+           !is_file(mapped_source(what).kind);
+  }
   Lock& lock() { return lock_; }
 
  private:
@@ -127,11 +135,21 @@ class StagingEngine {
     void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
   };
 
+  // The cheap questions.
+  bool may_be_large(const Copy& what) {
+    const std::uint64_t bytes = what.box.bytes();
+    return bytes >= kStagedBytesMin || (staging::range_of(bytes) && !host_pool::is_in_window(what.host.base));
+  }
+
+  HostSource mapped_source(const Copy& what) {
+    return sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
+  }
+
   // A few looks say whether a file is cold: it may be a large one, whose copies are many.
   HostSource source_of_copy(const Copy& what) {
     constexpr std::size_t kLooks = 4;
-    HostSource source = sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
-    if (what.to_device && is_file(source.kind) && !is_resident(what.host, what.box, kLooks))
+    HostSource source = mapped_source(what);
+    if (what.box.bytes() >= kStagedBytesMin && what.to_device && is_file(source.kind) && !is_resident(what.host, what.box, kLooks))
       source.kind = cold(source.kind);
     return source;
   }
@@ -139,7 +157,7 @@ class StagingEngine {
   Plan choose(State& s, const Copy& what) {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
-    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
+    if (mode_ != StagingMode::off && may_be_large(what)) plan.copy_context = driver().context_of_copy(s, what);
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
     if (!reason) plan.source = source_of_copy(what);

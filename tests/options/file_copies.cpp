@@ -8,6 +8,8 @@
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root
 //   long=N       a mapped file of 16 MiB, in the page cache
+//   slices=N     64 KiB of a mapped file, one after another; to the device only
+//   pieces=N     the same of the program's malloc
 // The file system of that folder comes first on stdout: "memory" or "disk"; after it "warm", where the system kept
 // pages that it was asked to drop.
 #include <cuda_runtime_api.h>
@@ -99,6 +101,13 @@ void copy_long(int copies) {
   NEED(cudaFree(device));
 }
 
+void copy_slices(const char* memory, int copies, void* device) {
+  constexpr size_t kSliceBytes = size_t{64} << 10;
+  for (int copy = 0; copy < copies; ++copy)
+    NEED(cudaMemcpy(device, memory + static_cast<size_t>(copy) * kSliceBytes % kBytes, kSliceBytes,
+                    cudaMemcpyHostToDevice));
+}
+
 char* memory_of(const std::string& kind) {
   if (kind == "file") return mapping_of(new_file());
   if (kind == "shared") return mapping_of(memfd_create("shared", 0));
@@ -129,6 +138,10 @@ int main(int count, char** arguments) {
     int copies = std::atoi(argument.c_str() + sign + 1);
     if (kind == "new" || kind == "cold" || kind == "foreign") {
       copy_mapped_anew(kind, copies, device);
+      continue;
+    }
+    if (kind == "slices" || kind == "pieces") {
+      copy_slices(memory_of(kind == "slices" ? "file" : "heap"), copies, device);
       continue;
     }
     if (kind == "long") {

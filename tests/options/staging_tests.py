@@ -113,6 +113,14 @@ class Sources(unittest.TestCase):
             return self.copies("long=1", simulator={"LINK_TO_DEVICE_MBPS": 4000})["file"]["staged_bytes"]
         self.assertIn(0, (staged_bytes() for _ in range(5)), "a busy machine may be slow a few times")
 
+    def test_slices_are_staged_of_files_that_the_device_reads_itself(self):
+        rows = self.copies("slices=40", "pieces=40", simulator=READS_HOST)
+        self.assertEqual(won(rows["file"])["won"], "staged")
+        self.assertEqual(rows["file"]["ranges"][0]["bytes_min"], 64 << 10)
+        self.assertEqual(rows["memory"]["passed_on"], {"small": 40})
+        rows = self.copies("slices=40", simulator=SLOW_BUFFER)
+        self.assertEqual({source: row["passed_on"] for source, row in rows.items()}, {"memory": {"small": 40}})
+
     def test_machines_whose_rates_were_published(self):
         for machine in machines.MACHINES.values():
             rows = self.copies("heap=12", "file=12", simulator=machine.simulator_settings())
