@@ -164,8 +164,7 @@ void load_all(Loader& loader, const Options& options, int file, std::size_t byte
   MUST(cuCtxSynchronize());
   const double took = nanoseconds(Clock::now() - begin) * kNanosecond;
   munmap(weights, bytes);
-  std::printf("{\"bytes\": %zu, \"tensors\": %zu, \"rate\": %.0f}\n", at, sizes.size(),
-              static_cast<double>(at) / took);
+  std::printf("{\"bytes\": %zu, \"tensors\": %zu, \"rate\": %.0f}\n", at, sizes.size(), static_cast<double>(at) / took);
   std::fflush(stdout);
 }
 

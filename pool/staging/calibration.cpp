@@ -40,7 +40,8 @@ bool Calibration::is_slower(const Best& way, const Best& than, double times) {
 bool Calibration::is_native_hopeless(const SizeBucket& bucket) {
   const Best &native = bucket.of[0], &staged = bucket.of[1];
   if (native.trials > 1) return is_slower(native, staged, kHopeless);
-  return is_slower(native, staged, kHopelessAtOnce) && (native.blocked - staged.blocked) * native.mebibytes > kFirstCopyNs;
+  return is_slower(native, staged, kHopelessAtOnce) &&
+         (native.blocked - staged.blocked) * native.mebibytes > kFirstCopyNs;
 }
 
 void Calibration::decide(SizeBucket& bucket) {
@@ -69,7 +70,8 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   Best& next = native.trials <= staged.trials || too_dear ? native : staged;
   ++next.chosen;
   const bool is_native = &next == &native;
-  const bool may_be_slow = !native.trials || native.blocked * mebibytes(kFirstBytes) > static_cast<double>(kFirstBytesSlowNs);
+  const bool may_be_slow =
+      !native.trials || native.blocked * mebibytes(kFirstBytes) > static_cast<double>(kFirstBytesSlowNs);
   const Choice choice{is_native ? Way::native : Way::staged, true,
                       is_native && may_be_slow && bytes >= kFirstBytesPartMost * kFirstBytes};
   decide(bucket);

@@ -139,8 +139,9 @@ void Staging::take_in_trials(CudaState& s, const CopyContext& copy_context) {
     float milliseconds = 0;
     if (trial.of && answer == kSuccess &&
         s.functions.event_elapsed(&milliseconds, trial.events.begun, trial.events.ended) == kSuccess)
-      trial.of->calibration.tried(trial.way, trial.bytes,
-                                  {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.tried.blocked_ns, trial.tried.bytes});
+      trial.of->calibration.tried(
+          trial.way, trial.bytes,
+          {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.tried.blocked_ns, trial.tried.bytes});
     s.functions.event_destroy(trial.events.begun);
     if (trial.events.ended) s.functions.event_destroy(trial.events.ended);
   }

@@ -208,12 +208,11 @@ bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s
 
 bool Staging::copy_part(OpenclState&, const HostCopy& part, const CopyContext&) {
   const Table& real = next();
-  const cl_int error = part.to_device ? real.clEnqueueWriteBuffer.own(part.queue, part.buffer, true, part.offset,
-                                                                      part.box.bytes(), part.host.base, 0, nullptr,
-                                                                      nullptr)
-                                      : real.clEnqueueReadBuffer.own(part.queue, part.buffer, true, part.offset,
-                                                                     part.box.bytes(), part.host.base, 0, nullptr,
-                                                                     nullptr);
+  const cl_int error = part.to_device
+                           ? real.clEnqueueWriteBuffer.own(part.queue, part.buffer, true, part.offset, part.box.bytes(),
+                                                           part.host.base, 0, nullptr, nullptr)
+                           : real.clEnqueueReadBuffer.own(part.queue, part.buffer, true, part.offset, part.box.bytes(),
+                                                          part.host.base, 0, nullptr, nullptr);
   return error == kSuccess;
 }
 

@@ -16,7 +16,8 @@
 // Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
 // of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
 //
-// Types names the classes of the driver: State, Copy (to_device, host, box and parts), Turn, Answer, CopyContext and Trial.
+// Types names the classes of the driver: State, Copy (to_device, host, box and parts), Turn, Answer, CopyContext and
+// Trial.
 #pragma once
 #include <optional>
 
@@ -49,7 +50,8 @@ class StagingEngine {
       return answer ? *answer : native();
     }
     if (plan.first_bytes_may && is_slow_at_first(s, what, turn, plan)) {
-      const std::optional<Answer> answer = stage(s, what.part(staging::kFirstBytes, what.box.bytes() - staging::kFirstBytes), turn, plan);
+      const std::optional<Answer> answer =
+          stage(s, what.part(staging::kFirstBytes, what.box.bytes() - staging::kFirstBytes), turn, plan);
       read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
@@ -149,7 +151,8 @@ class StagingEngine {
   HostSource source_of_copy(const Copy& what) {
     constexpr std::size_t kLooks = 4;
     HostSource source = mapped_source(what);
-    if (what.box.bytes() >= kStagedBytesMin && what.to_device && is_file(source.kind) && !is_resident(what.host, what.box, kLooks))
+    if (what.box.bytes() >= kStagedBytesMin && what.to_device && is_file(source.kind) &&
+        !is_resident(what.host, what.box, kLooks))
       source.kind = cold(source.kind);
     return source;
   }
@@ -187,8 +190,8 @@ class StagingEngine {
       plan.trial_wanted = choice.trial;
       if (choice.trial && may_be_measured(what, plan.source.kind))
         plan.trial = driver().begin_trial(s, what, plan.copy_context);
-      plan.first_bytes_may = choice.first_bytes_may && plan.trial && plan.source.kind == SourceKind::file &&
-                            what.has_parts();
+      plan.first_bytes_may =
+          choice.first_bytes_may && plan.trial && plan.source.kind == SourceKind::file && what.has_parts();
     }
     plan.begin_ns = nanoseconds_since_start();
     return plan;
@@ -211,8 +214,8 @@ class StagingEngine {
     return Unstaged::stream_in_use;
   }
 
-  // The driver copies the first parts of a native trial. If each takes long, they were the trial. Else the program's own
-  // call makes the whole copy, as a trial of its own: what it answers is the copy's answer.
+  // The driver copies the first parts of a native trial. If each takes long, they were the trial. Else the program's
+  // own call makes the whole copy, as a trial of its own: what it answers is the copy's answer.
   bool is_slow_at_first(State& s, const Copy& what, Turn& turn, Plan& plan) {
     if (begin_pieces(s, what, turn)) return false;
     constexpr std::uint64_t kPart = staging::kFirstBytes / 2;
@@ -264,7 +267,8 @@ class StagingEngine {
   void end(State& s, const Copy& what, Plan& plan, Answer answer) {
     if (!plan.of) return;
     const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
-    if (plan.trial) return driver().end_trial(s, what, plan, answer, {.blocked_ns = took_ns, .bytes = what.box.bytes()});
+    if (plan.trial)
+      return driver().end_trial(s, what, plan, answer, {.blocked_ns = took_ns, .bytes = what.box.bytes()});
     if (answer == Types::kSuccess && mode_ == StagingMode::automatic)
       plan.of->calibration.copied(plan.way, what.box.bytes(), took_ns);
   }

@@ -1,5 +1,5 @@
-// A file that is open for reading while the object lives. All system calls are raw: the C library's functions may be another
-// library's.
+// A file that is open for reading while the object lives. All system calls are raw: the C library's functions may be
+// another library's.
 #pragma once
 #include <fcntl.h>
 
