@@ -16,9 +16,13 @@ cache. The simulated machines are those of tests/simcuda/machines.py: the driver
 measurements, and a second of the machine is several here. The host's part of a staged copy takes the time that it
 really takes here, so on that scale the processor is faster than that of the machine.
 
-The cases: warm, which is the one above; slices, of 3 KiB to 1 MiB; cold: dropped from the page cache before each load;
-slow-disk: cold, and each read takes half a millisecond (bench/slow_disk.cpp, for root); ranks: four processes at once,
-each with a quarter; save: to the host, into the mapped file; save-fresh: into new memory."""
+The cases:
+    warm        the one above
+    slices      the file is copied in slices of 3 KiB to 1 MiB
+    cold        it is dropped from the page cache before each load; cold-slices: both
+    slow-disk   the same, and each read takes half a millisecond (bench/slow_disk.cpp, for root)
+    ranks       each of four processes loads a quarter, all together
+    save        from the device, into the mapped file; save-fresh: into new memory"""
 import argparse
 import collections
 import contextlib
@@ -72,7 +76,7 @@ SLOW_DISK = ("500", "1000")  # microseconds a read, and 10^6 bytes a second
 
 
 def run(build, real, machine, staging, program, *arguments, processes=1):
-    """What each process says, line by line."""
+    """The lines of each process."""
     values = {name: value for name, value in os.environ.items() if not name.startswith(("CISTERN_", "SIMCUDA_"))}
     values.update(machine)
     if not real:

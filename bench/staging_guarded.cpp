@@ -1,7 +1,7 @@
 // Ways to copy memory that another thread may unmap meanwhile, by one thread, where what would fault is an answer
 // (pool/staging/guarded_copy.hpp), beside what needs the memory to stay. From and to memory that no cache holds, of
-// small and of huge pages and of a file, and a ring of chunks; then the same where no page of a piece is mapped before
-// its copy. Prints tables: staging_guarded [SECONDS] [KIB_OF_PIECE].
+// small and of huge pages and of a file, and a ring of chunks. The same follows for pages that are not mapped before
+// their copy. Prints tables: staging_guarded [SECONDS] [KIB_OF_PIECE].
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>

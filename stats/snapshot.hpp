@@ -196,7 +196,7 @@ struct CopySite {
   bool pageable, asynchronous;
   std::uint64_t count, bytes, failed;
   std::optional<double> seconds;  // spent in the calls, where they block
-  double lost_seconds;            // of those, beyond what the best copy of 1 MiB and more in this direction took
+  double lost_seconds;            // the part that the best rate of one copy of 1 MiB and more would have saved
   std::uint64_t unaligned;        // an address or a pitch is no multiple of kCopyAlignment
   std::uint64_t waited_for;       // asynchronous ones for which the thread's next call waited
   // Back to the host from where they had been put: those that were looked at, and those found as they were sent.

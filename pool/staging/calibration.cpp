@@ -10,7 +10,7 @@ constexpr double kTolerance = 1.05, kHopeless = 2, kHopelessAtOnce = 8, kFirstCo
                  kStrange = 2;
 constexpr unsigned kChosenMax = 4 * kTrialsMax;  // trials that do not count come to nothing at last
 constexpr unsigned kCopiesUntilUsual = 8, kStrangeCopies = 16;
-constexpr std::uint64_t kFirstBytesPartMost = 4;  // of a copy: a quarter
+constexpr std::uint64_t kFirstBytesPartMost = 4;  // the first bytes are at most a quarter of their copy
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 

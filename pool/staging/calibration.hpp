@@ -70,7 +70,7 @@ class Calibration {
     unsigned trials = 0;                 // that count
     unsigned chosen = 0;                 // all
     double end_to_end = 0, blocked = 0;  // nanoseconds per MiB
-    double mebibytes = 0;                // of the latest trial
+    double mebibytes = 0;                // the size of the latest trial
     void add(const Took& took, double mebibytes);
   };
   struct SizeBucket {

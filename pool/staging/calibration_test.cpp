@@ -83,7 +83,7 @@ TEST(Calibration, TriesADriverThatIsMuchSlowerNoMore) {
   EXPECT_EQ(copies_of_the_driver({{5 * kMillisecond, 3 * kMillisecond}, staged}), 3) << "not in both times";
 }
 
-// What the driver's first copy may take besides is no more where the whole copy is larger.
+// The driver's first copy may take time for other things, which does not grow with the size of the whole copy.
 TEST(Calibration, TheFirstBytesOfANativeTrialAreEnoughWhereTheyAreSlow) {
   constexpr std::uint64_t kMillisecond = 1'000'000;
   Calibration calibration;

@@ -112,13 +112,15 @@ static void deep_binding(CUstream stream) {
   say("copies: %lld", copies_at_once(stream));
 }
 
-// A table of functions that nobody knows; the runtime's own tables are known.
+// A table of unknown functions. The runtime's own tables are known.
 static void export_table(CUstream stream) {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
   NEED(cuGetProcAddress("cuGetExportTable", &function, 12000, 0, &status));
   const auto get_table = reinterpret_cast<CUresult (*)(const void**, const CUuuid*)>(function);
-  const CUuuid of_contexts{"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d"}, unknown{"unknown"};
+  constexpr char kOfContexts[] = "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9";
+  CUuuid of_contexts{}, unknown{};
+  memcpy(&of_contexts, kOfContexts, sizeof of_contexts);
   const void* table = nullptr;
   get_table(&table, &of_contexts);
   say("copies after a table of the runtime's: %lld", copies_at_once(stream));
@@ -126,7 +128,7 @@ static void export_table(CUstream stream) {
   say("after another one: %lld", copies_at_once(stream));
 }
 
-// What a copy of Cistern does that is linked into the program.
+// The call of a copy of Cistern that is linked into the program.
 static void linked(CUstream stream) {
   host_copies();
   reinterpret_cast<const void* (*)()>(dlsym(RTLD_DEFAULT, "cistern_interface"))();
