@@ -1,6 +1,7 @@
 // Ways to copy memory that another thread may unmap meanwhile, by one thread, where what would fault is an answer
 // (pool/staging/guarded_copy.hpp), beside what needs the memory to stay. From and to memory that no cache holds, of
-// small and of huge pages and of a file, and a ring of chunks. Prints tables: staging_guarded [SECONDS] [KIB_OF_PIECE].
+// small and of huge pages and of a file, and a ring of chunks. The same follows for pages that are not mapped before
+// their copy. Prints tables: staging_guarded [SECONDS] [KIB_OF_PIECE].
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -60,6 +61,14 @@ struct Copy {
 void by_process_vm(const Copy& what, Guarded which) {
   need(cistern::staging::guarded_copy({what.to, what.from, 0, 0, what.bytes, 1}, which), "process_vm");
 }
+// All pages in one call before the copy (Linux 5.14).
+void by_populated_process_vm(const Copy& what, Guarded which) {
+  const bool reads = which == Guarded::source;
+  constexpr int kPopulateRead = 22, kPopulateWrite = 23;
+  need(madvise(reads ? const_cast<char*>(what.from) : what.to, what.bytes, reads ? kPopulateRead : kPopulateWrite) == 0,
+       "populate");
+  by_process_vm(what, which);
+}
 void by_pipe(const Helps& with, char* to, const char* from, std::size_t bytes) {
   while (bytes != 0) {
     const iovec pages{const_cast<char*>(from), bytes};
@@ -87,6 +96,8 @@ constexpr Way kStays[] = {
      [](const Helps&, const Copy& what) { streaming_copy(what.to, what.from, what.bytes, Stores::streaming); }}};
 constexpr Way kToDevice[] = {
     {"process_vm_readv", [](const Helps&, const Copy& what) { by_process_vm(what, Guarded::source); }},
+    {"populated, process_vm_readv",
+     [](const Helps&, const Copy& what) { by_populated_process_vm(what, Guarded::source); }},
     {"the same in parts, streamed on",
      [](const Helps& with, const Copy& what) {
        in_parts(what, [&](char* to, const char* from, std::size_t bytes) {
@@ -114,6 +125,8 @@ constexpr Way kToDevice[] = {
      }}};
 constexpr Way kToHost[] = {
     {"process_vm_writev", [](const Helps&, const Copy& what) { by_process_vm(what, Guarded::target); }},
+    {"populated, process_vm_writev",
+     [](const Helps&, const Copy& what) { by_populated_process_vm(what, Guarded::target); }},
     {"vmsplice of the chunk, read",
      [](const Helps& with, const Copy& what) { by_pipe(with, what.to, what.from, what.bytes); }},
     {"pread of a memfd's chunk", [](const Helps& with, const Copy& what) {
@@ -127,8 +140,8 @@ double now_seconds() {
 }
 
 // In turns of a few pieces, in random order: other processes are on the machine.
-void measure(std::vector<Way> ways, const Helps& with, bool to_device, char* pageable, char* ring, std::size_t piece,
-             double seconds) {
+void measure(std::vector<Way> ways, const Helps& with, bool to_device, bool is_new, char* pageable, char* ring,
+             std::size_t piece, double seconds) {
   constexpr int kPiecesOfATurn = 8;
   std::vector<std::vector<double>> times(ways.size());
   std::vector<std::size_t> order(ways.size());
@@ -141,6 +154,7 @@ void measure(std::vector<Way> ways, const Helps& with, bool to_device, char* pag
       for (int i = 0; i < kPiecesOfATurn; ++i, ++number) {
         char* const outside = pageable + number % (kSourceBytes / piece) * piece;
         const std::size_t at = number % (kRingBytes / piece) * piece;
+        if (is_new) madvise(outside, piece, MADV_DONTNEED);
         const double start = now_seconds();
         ways[way].copy(with, to_device ? Copy{ring + at, outside, piece, at} : Copy{outside, ring + at, piece, at});
         times[way].push_back(now_seconds() - start);
@@ -168,8 +182,12 @@ int main(int count, char** arguments) {
   const struct {
     const char* name;
     int file, advice;
-  } sources[] = {
-      {"pages of 4 KiB", -1, MADV_NOHUGEPAGE}, {"huge pages", -1, MADV_HUGEPAGE}, {"a file", file, MADV_NORMAL}};
+    bool is_new;
+  } sources[] = {{"pages of 4 KiB", -1, MADV_NOHUGEPAGE, false},
+                 {"huge pages", -1, MADV_HUGEPAGE, false},
+                 {"a file", file, MADV_NORMAL, false},
+                 {"new pages of 4 KiB", -1, MADV_NOHUGEPAGE, true},
+                 {"pages of a file that are not mapped yet", file, MADV_NORMAL, true}};
   std::printf("One thread, pieces of %zu KiB; GiB/s: median, fastest tenth\n", piece / kKiB);
   for (const auto& source : sources) {
     char* const pageable = map_touched(kSourceBytes, source.file, source.advice);
@@ -180,7 +198,7 @@ int main(int count, char** arguments) {
         ways.insert(ways.end(), std::begin(kToDevice), std::end(kToDevice));
       else
         ways.insert(ways.end(), std::begin(kToHost), std::end(kToHost));
-      measure(ways, with, to_device, pageable, ring, piece, seconds);
+      measure(ways, with, to_device, source.is_new, pageable, ring, piece, seconds);
     }
     munmap(pageable, kSourceBytes);
   }

@@ -4,12 +4,28 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/process.hpp"
 
+// Where copies are held, calls send them first. These functions stand apart, so that the others keep no arguments over
+// a call.
+namespace cistern::library::sending {
+namespace {
+
+#define LIBRARY_CALL(result, name, parameters, arguments) \
+  [[gnu::cold, gnu::noinline]] result name parameters {   \
+    cuda::before_call(cuda::Sent::library);               \
+    return library::name arguments;                       \
+  }
+#include "shim/symbols/library.def"
+
+}  // namespace
+}  // namespace cistern::library::sending
+
 extern "C" {
 
-#define LIBRARY_CALL(result, name, parameters, arguments)     \
-  result cistern_##name parameters {                          \
-    cistern::cuda::before_call(cistern::cuda::Sent::library); \
-    return cistern::library::name arguments;                  \
+#define LIBRARY_CALL(result, name, parameters, arguments)                            \
+  result cistern_##name parameters {                                                 \
+    if (cistern::cuda::copies_are_held.load(std::memory_order_acquire)) [[unlikely]] \
+      return cistern::library::sending::name arguments;                              \
+    return cistern::library::name arguments;                                         \
   }
 #include "shim/symbols/library.def"
 

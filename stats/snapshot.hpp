@@ -196,6 +196,7 @@ struct CopySite {
   bool pageable, asynchronous;
   std::uint64_t count, bytes, failed;
   std::optional<double> seconds;  // spent in the calls, where they block
+  double lost_seconds;            // the part that the best rate of one copy of 1 MiB and more would have saved
   std::uint64_t unaligned;        // an address or a pitch is no multiple of kCopyAlignment
   std::uint64_t waited_for;       // asynchronous ones for which the thread's next call waited
   // Back to the host from where they had been put: those that were looked at, and those found as they were sent.
@@ -211,12 +212,14 @@ struct CopySite {
     return returned_unchanged >= kReturnsMin && returned_unchanged >= returns_sampled / 2;
   }
   bool worth_a_line() const { return tiny() || often_unaligned() || in_lock_step() || returns_unchanged(); }
+  bool loses_time() const { return lost_seconds >= kLostSecondsMin; }
 
   static constexpr std::uint64_t kCopyAlignment = 16;
 
  private:
   // Such copies cost more by themselves than for their bytes, by any driver and link.
   static constexpr std::uint64_t kTinyBytesMax = 16 << 10, kManyCopies = 1000, kReturnsMin = 4;
+  static constexpr double kLostSecondsMin = 0.1;
 };
 
 // One call site's calls that wait for a device.

@@ -149,10 +149,15 @@ void Transfers::add_to(Snapshot& snapshot, const char* kind) {
       row->site = key.site;
     }
     const std::uint64_t waited_for = std::atomic_ref(totals.waited_for).load(std::memory_order_relaxed);
-    CopySite site{kind,           direction,        key.pageable, key.asynchronous, totals.count,
-                  totals.bytes,   totals.failed,    std::nullopt, totals.unaligned, waited_for,
-                  totals.returns, totals.unchanged, key.api,      key.site,         {}};
-    if (!key.asynchronous) site.seconds = static_cast<double>(totals.timed_ns) * kNanosecond;
+    CopySite site{
+        kind,         direction, key.pageable,     key.asynchronous, totals.count,   totals.bytes,     totals.failed,
+        std::nullopt, 0,         totals.unaligned, waited_for,       totals.returns, totals.unchanged, key.api,
+        key.site,     {}};
+    if (!key.asynchronous) {
+      site.seconds = static_cast<double>(totals.timed_ns) * kNanosecond;
+      if (const double best = best_rate(key.direction); best > 0)
+        site.lost_seconds = std::max(0.0, *site.seconds - static_cast<double>(totals.timed_bytes) / best);
+    }
     snapshot.copy_sites.push_back(std::move(site));
   }
   for (std::size_t i = 0; i < rows.size(); ++i)

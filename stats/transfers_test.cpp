@@ -109,6 +109,22 @@ TEST(Transfers, SitesThatCopyLittleAtATime) {
   EXPECT_DOUBLE_EQ(three.seconds.value(), 2e-3);
 }
 
+TEST(Transfers, SitesLoseTimeBesideTheBestCopyOfTheirDirection) {
+  Transfers transfers;
+  constexpr std::uint64_t kMillisecond = 1'000'000, kBytes = 4'000'000;
+  const auto add = [&](CopyDirection direction, SiteId site, std::uint64_t nanoseconds) {
+    transfers.add(key(direction, site), 1, kBytes);
+    transfers.add_time(key(direction, site), 1, kBytes, nanoseconds);
+  };
+  add(CopyDirection::host_to_device, 1, kMillisecond);
+  add(CopyDirection::host_to_device, 2, 301 * kMillisecond);
+  add(CopyDirection::device_to_host, 3, 90 * kMillisecond);
+  for (const CopySite& site : snapshot_of(transfers).copy_sites) {
+    EXPECT_NEAR(site.lost_seconds, site.site == 2 ? 0.3 : 0, 1e-9) << site.site;
+    EXPECT_EQ(site.loses_time(), site.site == 2);
+  }
+}
+
 TEST(Transfers, ACopyThatTheNextCallWaitsForIsInLockStep) {
   Transfers transfers;
   const TransferKey one = key(CopyDirection::device_to_host, 1, true);

@@ -10,6 +10,7 @@ constexpr double kTolerance = 1.05, kHopeless = 2, kHopelessAtOnce = 8, kFirstCo
                  kStrange = 2;
 constexpr unsigned kChosenMax = 4 * kTrialsMax;  // trials that do not count come to nothing at last
 constexpr unsigned kCopiesUntilUsual = 8, kStrangeCopies = 16;
+constexpr std::uint64_t kFirstBytesPartMost = 4;  // the first bytes are at most a quarter of their copy
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -18,6 +19,7 @@ double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 <
 void Calibration::Best::add(const Took& took, double mebibytes) {
   const double of_end = static_cast<double>(took.end_to_end) / mebibytes;
   const double of_blocked = static_cast<double>(took.blocked) / mebibytes;
+  this->mebibytes = mebibytes;
   end_to_end = trials ? std::min(end_to_end, of_end) : of_end;
   blocked = trials ? std::min(blocked, of_blocked) : of_blocked;
   ++trials;
@@ -35,17 +37,18 @@ bool Calibration::is_slower(const Best& way, const Best& than, double times) {
 
 // The driver's first copy may also make what the driver needs for copies: alone it decides only by more time than that
 // takes.
-bool Calibration::is_native_hopeless(const SizeBucket& bucket, double mebibytes) {
+bool Calibration::is_native_hopeless(const SizeBucket& bucket) {
   const Best &native = bucket.of[0], &staged = bucket.of[1];
   if (native.trials > 1) return is_slower(native, staged, kHopeless);
-  return is_slower(native, staged, kHopelessAtOnce) && (native.blocked - staged.blocked) * mebibytes > kFirstCopyNs;
+  return is_slower(native, staged, kHopelessAtOnce) &&
+         (native.blocked - staged.blocked) * native.mebibytes > kFirstCopyNs;
 }
 
-void Calibration::decide(SizeBucket& bucket, double mebibytes) {
+void Calibration::decide(SizeBucket& bucket) {
   const Best &native = bucket.of[0], &staged = bucket.of[1];
   if (is_slower(staged, native, kHopeless)) {
     bucket.won = Way::native;
-  } else if (is_native_hopeless(bucket, mebibytes)) {
+  } else if (is_native_hopeless(bucket)) {
     bucket.won = Way::staged;
   } else if (native.trials >= kTrialsToDecide && staged.trials >= kTrialsToDecide) {
     bucket.won = wins(staged, native) ? Way::staged : Way::native;
@@ -66,8 +69,12 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   const bool too_dear = staged.chosen && lost_ns_ > kLossMax * static_cast<double>(process_ns);
   Best& next = native.trials <= staged.trials || too_dear ? native : staged;
   ++next.chosen;
-  const Choice choice{&next == &staged ? Way::staged : Way::native, true};
-  decide(bucket, mebibytes(bytes));
+  const bool is_native = &next == &native;
+  const bool may_be_slow =
+      !native.trials || native.blocked * mebibytes(kFirstBytes) > static_cast<double>(kFirstBytesSlowNs);
+  const Choice choice{is_native ? Way::native : Way::staged, true,
+                      is_native && may_be_slow && bytes >= kFirstBytesPartMost * kFirstBytes};
+  decide(bucket);
   return choice;
 }
 
@@ -76,9 +83,9 @@ void Calibration::tried(Way way, std::uint64_t bytes, const Took& took) {
   SizeBucket& bucket = buckets_[range_of(bytes)];
   const Best& native = bucket.of[0];
   if (way == Way::staged && native.trials)
-    lost_ns_ += std::max(0.0, static_cast<double>(took.blocked) - native.blocked * mebibytes(bytes));
-  bucket.of[way == Way::staged].add(took, mebibytes(bytes));
-  if (!bucket.won) decide(bucket, mebibytes(bytes));
+    lost_ns_ += std::max(0.0, static_cast<double>(took.blocked) - native.blocked * mebibytes(took.bytes));
+  bucket.of[way == Way::staged].add(took, mebibytes(took.bytes));
+  if (!bucket.won) decide(bucket);
 }
 
 void Calibration::copied(Way way, std::uint64_t bytes, std::uint64_t blocked_ns) {

@@ -9,6 +9,9 @@
 // way after two that took twice as long, or after the first one where it took eight times as long and 20 ms more. The
 // time that trials lost against the other way is at most 1 % of the process's time, except for the first trial. A
 // decision is forgotten when the way that won takes much longer or shorter than it did then.
+//
+// A native trial may take as long as the rest of the program. So where nothing says that the driver copies faster than
+// 0.5 GB/s, its copy of the first 2 MiB may be the trial.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -20,25 +23,28 @@ namespace cistern::staging {
 
 enum class Way : std::uint8_t { native, staged };
 
-constexpr unsigned kTrialsMax = 8, kTrialsToDecide = 3, kFirstRange = 17, kRanges = 18;  // from 128 KiB to 32 GiB
+constexpr unsigned kTrialsMax = 8, kTrialsToDecide = 3, kFirstRange = 13, kRanges = 22;  // from 8 KiB to 32 GiB
 
 // 0: too small to be staged.
 constexpr unsigned range_of(std::uint64_t bytes) {
   const auto log2 = static_cast<unsigned>(std::bit_width(bytes | 1)) - 1;
   return log2 < kFirstRange ? 0 : log2 - kFirstRange + 1 < kRanges ? log2 - kFirstRange + 1 : kRanges - 1;
 }
+constexpr std::uint64_t kFirstBytes = std::uint64_t{2} << 20, kFirstBytesSlowNs = 4'000'000;
 constexpr std::uint64_t range_bytes_min(unsigned range) { return std::uint64_t{1} << (range + kFirstRange - 1); }
 
 // Nanoseconds.
 struct Took {
   std::uint64_t end_to_end, blocked;
+  std::uint64_t bytes;  // that these times are of: the copy's, or its first ones
 };
 
 class Calibration {
  public:
   struct Choice {
     Way way;
-    bool trial;  // its times are wanted
+    bool trial;                    // its times are wanted
+    bool first_bytes_may = false;  // be all that the driver copies of it
   };
   Choice choose(std::uint64_t bytes, std::uint64_t process_ns);
   // A trial whose times count.
@@ -64,6 +70,7 @@ class Calibration {
     unsigned trials = 0;                 // that count
     unsigned chosen = 0;                 // all
     double end_to_end = 0, blocked = 0;  // nanoseconds per MiB
+    double mebibytes = 0;                // the size of the latest trial
     void add(const Took& took, double mebibytes);
   };
   struct SizeBucket {
@@ -76,9 +83,8 @@ class Calibration {
   };
   static bool wins(const Best& staged, const Best& native);
   static bool is_slower(const Best& way, const Best& than, double times);
-  static bool is_native_hopeless(const SizeBucket& bucket, double mebibytes);
-  // After a copy of that size.
-  static void decide(SizeBucket& bucket, double mebibytes);
+  static bool is_native_hopeless(const SizeBucket& bucket);
+  static void decide(SizeBucket& bucket);
 
   Lock lock_;
   SizeBucket buckets_[kRanges];

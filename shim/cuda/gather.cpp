@@ -127,7 +127,7 @@ bool Gather::sees_all_calls(CudaState& s) {
 // Null: the copy goes the usual way. The cheap questions come first.
 Context* Gather::may_hold(CudaState& s, const HostCopy& what) {
   const std::uint64_t bytes = what.box.bytes();
-  if (!what.to_device || !what.pageable || what.described || what.unfit || !bytes || staging::range_of(bytes) ||
+  if (!what.to_device || !what.pageable || what.described || what.unfit || !bytes || bytes >= kStagedBytesMin ||
       what.stream == per_thread_stream() || in_host_function)
     return nullptr;
   if (!sees_all_calls(s) || !s.gate.open() || system_calls_are_filtered()) return nullptr;

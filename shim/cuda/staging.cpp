@@ -93,7 +93,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
   Context* const context = copy_context.context;
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode() == StagingMode::off) return Unstaged::off;
-  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (is_small(s, what, copy_context)) return Unstaged::small;
   if (s.missing.for_staging) return Unstaged::missing_function;
   if (what.unfit) return what.unfit;
   if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
@@ -139,8 +139,9 @@ void Staging::take_in_trials(CudaState& s, const CopyContext& copy_context) {
     float milliseconds = 0;
     if (trial.of && answer == kSuccess &&
         s.functions.event_elapsed(&milliseconds, trial.events.begun, trial.events.ended) == kSuccess)
-      trial.of->calibration.tried(trial.way, trial.bytes,
-                                  {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
+      trial.of->calibration.tried(
+          trial.way, trial.bytes,
+          {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.tried.blocked_ns, trial.tried.bytes});
     s.functions.event_destroy(trial.events.begun);
     if (trial.events.ended) s.functions.event_destroy(trial.events.ended);
   }
@@ -259,6 +260,14 @@ class CudaLane final : public HostLane {
 
 }  // namespace
 
+// As a copy that waits: its first part does.
+bool Staging::copy_part(CudaState& s, const HostCopy& part, const CopyContext& copy_context) {
+  ReadAhead::Copy nothing;
+  CudaLane lane(s, part, *copy_context.context, nothing, nullptr);
+  return lane.open() && lane.enqueue({0, 0, 0, part.box}, part.host.base) == staging::Error::none &&
+         synchronize(s, part.stream) == kSuccess;
+}
+
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context,
                                     ReadAhead::Copy& ahead, StreamTurn& turn) {
   Passage passage;
@@ -289,13 +298,13 @@ Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Co
 // --- The end of a trial
 
 // After the copy: its second event goes into the stream, and take_in_trials reads both later.
-void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, std::uint64_t blocked_ns) {
+void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, const Tried& tried) {
   Context* const context = plan.copy_context.context;
   if (const CallsOfOurs allowed(s);
       allowed && !context->ending.load() && s.functions.event_record(plan.trial.ended, what.stream) == kSuccess) {
     Locked hold(lock());
     if (trials_.size() < kTrialsOpenMax) {
-      trials_.push_back({context, plan.of, plan.way, plan.trial, what.box.bytes(), blocked_ns});
+      trials_.push_back({context, plan.of, plan.way, plan.trial, what.box.bytes(), tried});
       trials_open_.store(static_cast<int>(trials_.size()));
       return;
     }
@@ -311,7 +320,7 @@ void Staging::put_away(CudaState& s, Context* context, const Trial& trial) {
     return;
   }
   Locked hold(lock());
-  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, 0});
+  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, {}});
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 

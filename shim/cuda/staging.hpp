@@ -25,6 +25,16 @@ struct HostCopy {
   CUdeviceptr device = 0;                    // linear, or
   const CUDA_MEMCPY3D* described = nullptr;  // both sides, as the program described them
   std::optional<Unstaged> unfit{};           // the reason why such a call is never staged
+
+  // A copy of bytes in a row, whose end the call waits for.
+  bool has_parts() const { return (waits || !to_device) && !described; }
+  HostCopy part(std::size_t first_byte, std::size_t bytes) const {
+    HostCopy part = *this;
+    part.host.base += first_byte;
+    part.device += first_byte;
+    part.box = {bytes};
+    return part;
+  }
 };
 
 struct StagingTypes {
@@ -59,7 +69,8 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
     CopyAccount* of;
     staging::Way way;
     Trial events;
-    std::uint64_t bytes, blocked_ns;
+    std::uint64_t bytes;  // of the copy
+    Tried tried;
   };
 
   // --- For the engine, which says what each does
@@ -68,11 +79,12 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   bool reads_host(CudaState& s, const CopyContext& copy_context);
   void take_in_trials(CudaState& s, const CopyContext& copy_context);
   Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
+  bool copy_part(CudaState& s, const HostCopy& part, const CopyContext& copy_context);
   std::optional<Unstaged> wait_for_earlier_work(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
   Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context, ReadAhead::Copy& ahead,
                     StreamTurn& turn);
-  void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
+  void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, const Tried& tried);
   void drop_trial(CudaState& s, const CopyContext& copy_context, const Trial& trial) {
     put_away(s, copy_context.context, trial);
   }

@@ -173,7 +173,7 @@ bool Staging::reads_host(OpenclState& s, const CopyContext& copy_context) {
 // The cheap questions first: of small copies there may be many.
 std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const CopyContext& copy_context) {
   if (mode() == StagingMode::off) return Unstaged::off;
-  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (is_small(s, what, copy_context)) return Unstaged::small;
   if (what.events || !what.blocking) return Unstaged::events;
   if (phase() != Phase::running) return Unstaged::exiting;
   if (system_calls_are_filtered()) return Unstaged::filtered;
@@ -192,8 +192,9 @@ Staging::Trial Staging::begin_trial(OpenclState&, const HostCopy& what, const Co
 }
 
 // Both ways block until they are done: one time is both.
-void Staging::end_trial(OpenclState&, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns) {
-  if (answer == kSuccess) plan.of->calibration.tried(plan.way, what.box.bytes(), {took_ns, took_ns});
+void Staging::end_trial(OpenclState&, const HostCopy& what, const Plan& plan, cl_int answer, const Tried& tried) {
+  if (answer == kSuccess)
+    plan.of->calibration.tried(plan.way, what.box.bytes(), {tried.blocked_ns, tried.blocked_ns, tried.bytes});
 }
 
 // What comes before may write the source.
@@ -204,6 +205,16 @@ std::optional<Unstaged> Staging::wait_for_earlier_work(OpenclState& s, const Hos
 }
 
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
+
+bool Staging::copy_part(OpenclState&, const HostCopy& part, const CopyContext&) {
+  const Table& real = next();
+  const cl_int error = part.to_device
+                           ? real.clEnqueueWriteBuffer.own(part.queue, part.buffer, true, part.offset, part.box.bytes(),
+                                                           part.host.base, 0, nullptr, nullptr)
+                           : real.clEnqueueReadBuffer.own(part.queue, part.buffer, true, part.offset, part.box.bytes(),
+                                                          part.host.base, 0, nullptr, nullptr);
+  return error == kSuccess;
+}
 
 Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context,
                                     ReadAhead::Copy& ahead, QueueTurn& turn) {

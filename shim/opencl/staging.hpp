@@ -25,6 +25,15 @@ struct HostCopy {
   std::size_t offset, row_pitch = 0, slice_pitch = 0;
   bool stageable = true;  // no: of a shape that is passed on
   bool blocking = true, events = false;
+
+  bool has_parts() const { return box.rows * box.slices == 1; }
+  HostCopy part(std::size_t first_byte, std::size_t bytes) const {
+    HostCopy part = *this;
+    part.host.base += first_byte;
+    part.offset += first_byte;
+    part.box = {bytes};
+    return part;
+  }
 };
 
 // A context's ring. Its chunks are mapped and unmapped on a queue of our own, since the program's may end before they
@@ -96,8 +105,9 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   bool reads_host(OpenclState& s, const CopyContext& copy_context);
   void take_in_trials(OpenclState&, const CopyContext&) {}
   Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
-  void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
+  void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, const Tried& tried);
   void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
+  bool copy_part(OpenclState& s, const HostCopy& part, const CopyContext& copy_context);
   std::optional<Unstaged> wait_for_earlier_work(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
   Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context, ReadAhead::Copy& ahead,

@@ -16,6 +16,10 @@ namespace cistern {
 enum class StagingMode : std::uint8_t { automatic, on, off };
 StagingMode staging_mode();  // CISTERN_STAGING
 
+// Smaller copies are staged only of mapped files, and where the device reads the host's page tables: it may copy those
+// page by page.
+constexpr std::uint64_t kStagedBytesMin = std::uint64_t{128} << 10;
+
 enum class Unstaged : std::uint8_t {
 #define UNSTAGED(name, text) name,
 #include "shim/staging/unstaged.def"

@@ -19,7 +19,7 @@ void try_out(staging::Calibration& calibration, std::uint64_t native_ns, std::ui
     const auto choice = calibration.choose(kMiB, kSecond * 100);
     if (!choice.trial) return;
     const std::uint64_t took = choice.way == staging::Way::staged ? staged_ns : native_ns;
-    calibration.tried(choice.way, kMiB, {took, took});
+    calibration.tried(choice.way, kMiB, {took, took, kMiB});
   }
 }
 

@@ -7,6 +7,7 @@
 //                  reads_host             says that the device reads host memory itself: then only files are measured
 //                  take_in_trials         reads the times of trials that have ended, where a driver tells them later
 //                  begin_trial            prepares to time the copy, if its time is wanted
+//        -> is_slow_at_first: copy_part   makes the driver's own copy of some of the bytes, and waits for its end
 //        -> stage: wait_for_earlier_work  waits for work that must end before the pieces of a copy begin
 //                  is_idle                says that no work is ahead of the pieces
 //                  pass_ring              copies the pieces through the ring (pool/staging/transfer.hpp)
@@ -15,12 +16,15 @@
 // Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
 // of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
 //
-// Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
+// Types names the classes of the driver: State, Copy (to_device, host, box and parts), Turn, Answer, CopyContext and
+// Trial.
 #pragma once
 #include <optional>
 
+#include "pool/heap/pages.hpp"
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
+#include "shim/process/process.hpp"
 #include "shim/staging/copy_accounts.hpp"
 #include "shim/staging/read_ahead.hpp"
 #include "shim/staging/touchable.hpp"
@@ -45,6 +49,13 @@ class StagingEngine {
       read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
+    if (plan.first_bytes_may && is_slow_at_first(s, what, turn, plan)) {
+      const std::optional<Answer> answer =
+          stage(s, what.part(staging::kFirstBytes, what.box.bytes() - staging::kFirstBytes), turn, plan);
+      read_ahead_.end(plan.ahead);
+      return answer ? *answer : native();
+    }
+    if (plan.of) plan.of->count(plan.trial_wanted ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
     plan.ahead.reads(what.host.base, what.host.base + staging::span_bytes(what.host, what.box), PagesByAddress());
     const Answer answer = native();
     read_ahead_.end(plan.ahead);
@@ -87,10 +98,17 @@ class StagingEngine {
     staging::Way way = staging::Way::native;
     CopyAccount* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext copy_context{};
+    bool trial_wanted = false;     // the copy's time is
+    bool first_bytes_may = false;  // be all that the driver copies
     Trial trial{};
     std::uint64_t begin_ns = 0;
     HostSource source{};
     ReadAhead::Copy ahead{};
+  };
+
+  // A trial that has ended, as far as the caller knows: how long it was blocked, for that many bytes, the copy's first.
+  struct Tried {
+    std::uint64_t blocked_ns, bytes;
   };
 
   // The result of a copy through the ring.
@@ -103,6 +121,12 @@ class StagingEngine {
   };
 
   StagingMode mode() const { return mode_; }
+  // For why_not.
+  bool is_small(State& s, const Copy& what, const CopyContext& copy_context) {
+    if (what.box.bytes() >= kStagedBytesMin) return false;
+    return !may_be_large(what) || phase() != Phase::running || !driver().reads_host(s, copy_context) ||
+           !is_file(mapped_source(what).kind);
+  }
   Lock& lock() { return lock_; }
 
  private:
@@ -113,11 +137,22 @@ class StagingEngine {
     void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
   };
 
+  // The cheap questions.
+  bool may_be_large(const Copy& what) {
+    const std::uint64_t bytes = what.box.bytes();
+    return bytes >= kStagedBytesMin || (staging::range_of(bytes) && !host_pool::is_in_window(what.host.base));
+  }
+
+  HostSource mapped_source(const Copy& what) {
+    return sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
+  }
+
   // A few looks say whether a file is cold: it may be a large one, whose copies are many.
   HostSource source_of_copy(const Copy& what) {
     constexpr std::size_t kLooks = 4;
-    HostSource source = sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
-    if (what.to_device && is_file(source.kind) && !is_resident(what.host, what.box, kLooks))
+    HostSource source = mapped_source(what);
+    if (what.box.bytes() >= kStagedBytesMin && what.to_device && is_file(source.kind) &&
+        !is_resident(what.host, what.box, kLooks))
       source.kind = cold(source.kind);
     return source;
   }
@@ -125,7 +160,7 @@ class StagingEngine {
   Plan choose(State& s, const Copy& what) {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
-    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
+    if (mode_ != StagingMode::off && may_be_large(what)) plan.copy_context = driver().context_of_copy(s, what);
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
     if (!reason) plan.source = source_of_copy(what);
@@ -152,10 +187,11 @@ class StagingEngine {
       driver().take_in_trials(s, plan.copy_context);
       const auto choice = plan.of->calibration.choose(what.box.bytes(), nanoseconds_since_start());
       plan.way = choice.way;
+      plan.trial_wanted = choice.trial;
       if (choice.trial && may_be_measured(what, plan.source.kind))
         plan.trial = driver().begin_trial(s, what, plan.copy_context);
-      if (plan.way == staging::Way::native)
-        plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
+      plan.first_bytes_may =
+          choice.first_bytes_may && plan.trial && plan.source.kind == SourceKind::file && what.has_parts();
     }
     plan.begin_ns = nanoseconds_since_start();
     return plan;
@@ -176,6 +212,30 @@ class StagingEngine {
     if (turns_.alone() || driver().is_idle(s, what)) return std::nullopt;
     turn.shorten();
     return Unstaged::stream_in_use;
+  }
+
+  // The driver copies the first parts of a native trial. If each takes long, they were the trial. Else the program's
+  // own call makes the whole copy, as a trial of its own: what it answers is the copy's answer.
+  bool is_slow_at_first(State& s, const Copy& what, Turn& turn, Plan& plan) {
+    if (begin_pieces(s, what, turn)) return false;
+    constexpr std::uint64_t kPart = staging::kFirstBytes / 2;
+    const std::uint64_t begin_ns = nanoseconds_since_start();
+    std::uint64_t took_ns = 0;
+    for (const std::uint64_t at : {std::uint64_t{0}, kPart}) {
+      const std::uint64_t slow_ns = took_ns + staging::kFirstBytesSlowNs / 2;
+      if (!driver().copy_part(s, what.part(at, kPart), plan.copy_context)) return begin_anew(s, what, plan), false;
+      took_ns = nanoseconds_since_start() - begin_ns;
+      if (took_ns < slow_ns) return begin_anew(s, what, plan), false;
+    }
+    plan.of->count(Unstaged::trial, staging::kFirstBytes);
+    driver().end_trial(s, what, plan, Types::kSuccess, {.blocked_ns = took_ns, .bytes = staging::kFirstBytes});
+    plan.trial = {};
+    return true;
+  }
+  void begin_anew(State& s, const Copy& what, Plan& plan) {
+    drop(s, plan);
+    plan.trial = driver().begin_trial(s, what, plan.copy_context);
+    plan.begin_ns = nanoseconds_since_start();
   }
 
   // Nothing: the program's own call has to make the copy.
@@ -207,7 +267,8 @@ class StagingEngine {
   void end(State& s, const Copy& what, Plan& plan, Answer answer) {
     if (!plan.of) return;
     const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
-    if (plan.trial) return driver().end_trial(s, what, plan, answer, took_ns);
+    if (plan.trial)
+      return driver().end_trial(s, what, plan, answer, {.blocked_ns = took_ns, .bytes = what.box.bytes()});
     if (answer == Types::kSuccess && mode_ == StagingMode::automatic)
       plan.of->calibration.copied(plan.way, what.box.bytes(), took_ns);
   }

@@ -1,10 +1,9 @@
-// A file that is open while the object lives. All system calls are raw: the C library's functions may be another
-// library's.
+// A file that is open for reading while the object lives. All system calls are raw: the C library's functions may be
+// another library's.
 #pragma once
 #include <fcntl.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "pool/base/system_call.hpp"
 
@@ -12,15 +11,11 @@ namespace cistern {
 
 class OpenFile {
  public:
-  OpenFile() = default;
-  explicit OpenFile(const char* path, int flags = O_RDONLY)
+  explicit OpenFile(const char* path)
       : file_(system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD), reinterpret_cast<std::uintptr_t>(path),
-                          static_cast<std::uintptr_t>(flags | O_CLOEXEC))) {}
-  OpenFile(OpenFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  OpenFile& operator=(OpenFile&& other) noexcept {
-    std::swap(file_, other.file_);
-    return *this;
-  }
+                          static_cast<std::uintptr_t>(O_RDONLY | O_CLOEXEC))) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile() {
     if (*this) system_call(SYS_close, number());
   }
@@ -29,7 +24,7 @@ class OpenFile {
   std::uintptr_t number() const { return static_cast<std::uintptr_t>(file_); }
 
  private:
-  long file_ = -1;
+  const long file_;
 };
 
 }  // namespace cistern

@@ -56,7 +56,7 @@ MappedFile mapped_file(const Mapping& mapping) {
   return described({mapping.first, mapping.end, mapping.device, mapping.inode, mapping.is_shared, false}, mapping.path);
 }
 
-std::optional<Mapping> asked_mapping(std::uintptr_t address, char* text, std::size_t text_bytes) {
+std::optional<MappedFile> query_mapping(std::uintptr_t address) {
   // struct procmap_query of <linux/fs.h>, which may be older than the system.
   struct Query {
     std::uint64_t size, flags, address, first, end, rights, page_bytes, offset, inode;
@@ -64,36 +64,24 @@ std::optional<Mapping> asked_mapping(std::uintptr_t address, char* text, std::si
     std::uint64_t name, build_id;
   };
   constexpr auto kQuery = _IOWR('f', 17, Query);
-  constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
+  constexpr std::uint64_t kShared = 8;
+  char name[320];  // longer ones are no names of the kernel's
   const OpenFile maps("/proc/self/maps");
   if (!maps) return std::nullopt;
   Query query{};
   query.size = sizeof query;
   query.address = address;
-  query.name = word(text);
-  query.name_bytes = static_cast<std::uint32_t>(text_bytes);
+  query.name = word(name);
+  query.name_bytes = sizeof name;
   long answer = system_call(SYS_ioctl, maps.number(), kQuery, word(&query));
   if (answer == -ENAMETOOLONG) {
     query.name = query.name_bytes = 0;
     answer = system_call(SYS_ioctl, maps.number(), kQuery, word(&query));
   }
   if (answer != 0) return std::nullopt;
-  return Mapping{.first = query.first,
-                 .end = query.end,
-                 .is_readable = (query.rights & kReadable) != 0,
-                 .is_writable = (query.rights & kWritable) != 0,
-                 .is_executable = (query.rights & kExecutable) != 0,
-                 .is_shared = (query.rights & kShared) != 0,
-                 .offset = query.offset,
-                 .device = device_number(query.device_major, query.device_minor),
-                 .inode = query.inode,
-                 .path = {text, query.name_bytes ? query.name_bytes - 1 : 0}};
-}
-
-std::optional<MappedFile> query_mapping(std::uintptr_t address) {
-  char name[320];  // longer ones are no names of the kernel's
-  const auto mapping = asked_mapping(address, name, sizeof name);
-  return mapping ? std::optional(mapped_file(*mapping)) : std::nullopt;
+  const std::string_view path(name, query.name_bytes ? query.name_bytes - 1 : 0);
+  const std::uint64_t device = device_number(query.device_major, query.device_minor);
+  return described({query.first, query.end, device, query.inode, (query.rights & kShared) != 0, false}, path);
 }
 
 std::optional<MappedFile> read_mapping(std::uintptr_t address) {

@@ -45,9 +45,6 @@ struct MappedFile {
 };
 MappedFile mapped_file(const Mapping& mapping);
 
-// By ioctl, Linux 6.11. The path lies in `text`, of so many bytes; empty: it is longer. Nothing: as below.
-std::optional<Mapping> asked_mapping(std::uintptr_t address, char* text, std::size_t text_bytes);
-
 // By ioctl, Linux 6.11; by the text of /proc/self/maps. Nothing: no mapping is there, or it cannot be read.
 std::optional<MappedFile> query_mapping(std::uintptr_t address);
 std::optional<MappedFile> read_mapping(std::uintptr_t address);

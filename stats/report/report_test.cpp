@@ -334,6 +334,23 @@ TEST(ReportTransfers, SitesOfCopiesThatCouldDoBetter) {
   EXPECT_EQ(text.find("4 of 10"), std::string::npos) << text;
 }
 
+TEST(ReportTransfers, TheSiteThatLosesMostTimeIsNamed) {
+  Snapshot snapshot = cuda_snapshot();
+  const auto lines = [&] {
+    const std::string text = rendered(render_text, snapshot);
+    const std::size_t at = text.find("  most time lost");
+    return at == text.npos ? "none" : text.substr(at, text.find('\n', text.find('\n', at) + 1) - at);
+  };
+  EXPECT_EQ(lines(), "none") << "less than a tenth of a second";
+  CopySite more = tiny_copies("opencl", 10, true);
+  more.lost_seconds = 0.5;
+  more.frames = {frame("send_all", "src/batch.cpp", 40)};
+  snapshot.copy_sites.push_back(more);
+  EXPECT_EQ(lines(),
+            "  most time lost: 0.50 s of 1.25 s beside the best rate, host to device (cudaMemcpy)\n"
+            "     send_all      src/batch.cpp:40");
+}
+
 TEST(ReportTransfers, WithoutSitesNameNone) {
   Snapshot snapshot = cuda_snapshot();
   snapshot.copy_sites.clear();

@@ -152,6 +152,16 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
   write_frames(worst->frames, kFramesShort, sink);
 }
 
+void write_slowest_site(const Vector<CopySite>& sites, Sink& sink) {
+  const CopySite* worst = nullptr;
+  for (const CopySite& site : sites)
+    if (site.lost_seconds > (worst ? worst->lost_seconds : 0)) worst = &site;
+  if (!worst || !worst->loses_time()) return;
+  sink.print("  most time lost: {} of {} beside the best rate, {} ({})\n", duration(worst->lost_seconds),
+             duration(*worst->seconds), worst->direction, worst->api ? worst->api : "?");
+  write_frames(worst->frames, kFramesShort, sink);
+}
+
 // Ranges that were tried both ways; the others have nothing to compare.
 void write_staging_range(const StagingRange& range, Sink& sink) {
   if (!range.native_rate || !range.staged_rate) return;
@@ -342,6 +352,7 @@ void write_transfers(const Snapshot& snapshot, Sink& sink) {
   }
   write_failed_copies(transfers, sink);
   write_worst_pageable_site(transfers, sink);
+  write_slowest_site(snapshot.copy_sites, sink);
   write_copies_advised(snapshot.copy_sites, sink);
 }
 

@@ -9,15 +9,15 @@ import sys
 import tempfile
 import unittest
 
-SHIM, SIMULATOR, PROGRAM = sys.argv[1:4]
+SHIM, SIMULATOR, PROGRAM, FORWARDS = sys.argv[1:5]
 
 
-def run(case, *preloads, **options):
+def run(case, preload=SHIM, **options):
     """The lines of the program, and the part of its report about small copies."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CISTERN_", "SIMCUDA_"))}
-        environment = {**kept, "LD_LIBRARY_PATH": SIMULATOR, "LD_PRELOAD": ":".join((*preloads, SHIM)),
+        environment = {**kept, "LD_LIBRARY_PATH": SIMULATOR, "LD_PRELOAD": preload,
                        "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json", **options}
         done = subprocess.run([PROGRAM, case], env=environment, capture_output=True, text=True, timeout=120)
         if done.returncode:
@@ -63,9 +63,31 @@ class Gather(unittest.TestCase):
         self.assertEqual(lines, ["found: yes", "copies: 1"])
         self.assertEqual((gathered["off"], gathered["off_for"]), ("unseen-function", "cuProfilerStart"))
 
+    def test_deep_binding_ends_it(self):
+        lines, gathered = gathering("deep_binding")
+        self.assertEqual((lines, gathered["off"]), (["opened: yes", "copies: 1"], "deep-binding"))
+
+    def test_an_unknown_table_of_functions_ends_it(self):
+        lines, gathered = gathering("export_table")
+        self.assertEqual(lines, ["copies after a table of the runtime's: 0", "after another one: 1"])
+        self.assertEqual(gathered["off"], "export-table")
+
+    def test_a_linked_copy_of_cistern_ends_it(self):
+        lines, gathered = gathering("linked")
+        self.assertEqual((lines, gathered["off"]), (["copies: 1"], "linked-library"))
+
+    def test_not_behind_another_interposer(self):
+        lines, gathered = gathering("many", preload=f"{FORWARDS}:{SHIM}")
+        self.assertEqual((lines, gathered["off"]), (["driver copies: 26677", "right: yes"], "another-interposer"))
+
+    def test_before_another_interposer(self):
+        lines, gathered = gathering("many", preload=f"{SHIM}:{FORWARDS}")
+        self.assertEqual(lines, ["driver copies: 40", "right: yes"])
+        self.assertNotIn("off", gathered)
+
     def test_not_without_staging(self):
         self.assertEqual(gathering("ends", CISTERN_STAGING="off")[1]["off"], "staging-off")
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

@@ -97,6 +97,44 @@ static void by_dlsym(CUstream stream) {
   say("copies: %lld", host_copies() - before);
 }
 
+static long long copies_at_once(CUstream stream) {
+  const CUdeviceptr block = device_block(4096);
+  const unsigned word = 17;
+  const long long before = host_copies();
+  copy(block, &word, sizeof word, stream);
+  return host_copies() - before;
+}
+
+// A library that finds the driver before it finds Cistern.
+static void deep_binding(CUstream stream) {
+  host_copies();
+  say("opened: %s", yes_no(dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND) != nullptr));
+  say("copies: %lld", copies_at_once(stream));
+}
+
+// A table of unknown functions. The runtime's own tables are known.
+static void export_table(CUstream stream) {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  NEED(cuGetProcAddress("cuGetExportTable", &function, 12000, 0, &status));
+  const auto get_table = reinterpret_cast<CUresult (*)(const void**, const CUuuid*)>(function);
+  constexpr char kOfContexts[] = "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9";
+  CUuuid of_contexts{}, unknown{};
+  memcpy(&of_contexts, kOfContexts, sizeof of_contexts);
+  const void* table = nullptr;
+  get_table(&table, &of_contexts);
+  say("copies after a table of the runtime's: %lld", copies_at_once(stream));
+  get_table(&table, &unknown);
+  say("after another one: %lld", copies_at_once(stream));
+}
+
+// The call of a copy of Cistern that is linked into the program.
+static void linked(CUstream stream) {
+  host_copies();
+  reinterpret_cast<const void* (*)()>(dlsym(RTLD_DEFAULT, "cistern_interface"))();
+  say("copies: %lld", copies_at_once(stream));
+}
+
 // Ends without a wait for its copy.
 static void ends(CUstream stream) {
   const unsigned word = 15;
@@ -109,9 +147,16 @@ int main(int, char** arguments) {
   NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const std::string name = arguments[1];
   using Case = void (*)(CUstream);
-  const std::pair<const char*, Case> cases[] = {{"many", many},   {"refused", refused},     {"forks", forks},
-                                                {"polls", polls}, {"looked_up", looked_up}, {"by_dlsym", by_dlsym},
-                                                {"ends", ends}};
+  const std::pair<const char*, Case> cases[] = {{"many", many},
+                                                {"refused", refused},
+                                                {"forks", forks},
+                                                {"polls", polls},
+                                                {"looked_up", looked_up},
+                                                {"by_dlsym", by_dlsym},
+                                                {"ends", ends},
+                                                {"linked", linked},
+                                                {"deep_binding", deep_binding},
+                                                {"export_table", export_table}};
   for (const auto& [known, run] : cases)
     if (name == known) run(stream);
   return 0;

@@ -7,6 +7,9 @@
 //   cold=N       as new, and no page of it is in the page cache
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root
+//   long=N       a mapped file of 16 MiB, in the page cache
+//   slices=N     64 KiB of a mapped file, one after another; to the device only
+//   pieces=N     the same of the program's malloc
 // The file system of that folder comes first on stdout: "memory" or "disk"; after it "warm", where the system kept
 // pages that it was asked to drop.
 #include <cuda_runtime_api.h>
@@ -77,6 +80,34 @@ void copy_mapped_anew(const std::string& kind, int copies, void* device) {
   if (seteuid(getuid())) std::abort();
 }
 
+void copy_long(int copies) {
+  constexpr size_t kLongBytes = size_t{16} << 20;
+  const int file = new_file();
+  void *device = nullptr, *memory = nullptr;
+  if (ftruncate(file, kLongBytes) != 0) std::abort();
+  memory = mmap(nullptr, kLongBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  NEED(cudaMalloc(&device, kLongBytes));
+  auto* const words = static_cast<uint32_t*>(memory);
+  const size_t count = kLongBytes / sizeof *words;
+  for (; copies > 0; --copies) {
+    for (size_t i = 0; i < count; ++i) words[i] = static_cast<uint32_t>(i + 1);
+    NEED(cudaMemcpy(device, memory, kLongBytes, cudaMemcpyHostToDevice));
+    std::memset(memory, 0, kLongBytes);
+    NEED(cudaMemcpy(memory, device, kLongBytes, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < count; ++i)
+      if (words[i] != i + 1) need(1, "a copy that brought something else back");
+  }
+  munmap(memory, kLongBytes);
+  NEED(cudaFree(device));
+}
+
+void copy_slices(const char* memory, int copies, void* device) {
+  constexpr size_t kSliceBytes = size_t{64} << 10;
+  for (int copy = 0; copy < copies; ++copy)
+    NEED(cudaMemcpy(device, memory + static_cast<size_t>(copy) * kSliceBytes % kBytes, kSliceBytes,
+                    cudaMemcpyHostToDevice));
+}
+
 char* memory_of(const std::string& kind) {
   if (kind == "file") return mapping_of(new_file());
   if (kind == "shared") return mapping_of(memfd_create("shared", 0));
@@ -107,6 +138,14 @@ int main(int count, char** arguments) {
     int copies = std::atoi(argument.c_str() + sign + 1);
     if (kind == "new" || kind == "cold" || kind == "foreign") {
       copy_mapped_anew(kind, copies, device);
+      continue;
+    }
+    if (kind == "slices" || kind == "pieces") {
+      copy_slices(memory_of(kind == "slices" ? "file" : "heap"), copies, device);
+      continue;
+    }
+    if (kind == "long") {
+      copy_long(copies);
       continue;
     }
     for (char* const memory = memory_of(kind); copies > 0; --copies) {

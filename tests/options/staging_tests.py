@@ -98,6 +98,29 @@ class Sources(unittest.TestCase):
         self.assertEqual(rows["file"]["passed_on"], {"trial": 1})
         self.assertEqual(rows["file"]["staged_copies"], 11)
 
+    def test_a_native_trial_that_takes_long_ends_with_its_first_bytes(self):
+        outcome = run("file_copies", "long=2", simulator=READS_HOST)
+        if outcome.lines[0] == "memory":
+            self.skipTest("the folder of the test is in memory: its files are shared memory")
+        for row in outcome.report["staging"]:
+            figures = {name: row[name] for name in ("source", "staged_copies", "staged_bytes", "passed_on")}
+            self.assertEqual(figures, {"source": "file", "staged_copies": 2, "staged_bytes": 30 * MIB,
+                                       "passed_on": {"trial": 1}}, row["direction"])
+        self.assertEqual(len(outcome.report["staging"]), 2)
+
+    def test_a_native_trial_that_is_fast_is_of_the_whole_copy(self):
+        def staged_bytes():
+            return self.copies("long=1", simulator={"LINK_TO_DEVICE_MBPS": 4000})["file"]["staged_bytes"]
+        self.assertIn(0, (staged_bytes() for _ in range(5)), "a busy machine may be slow a few times")
+
+    def test_slices_are_staged_of_files_that_the_device_reads_itself(self):
+        rows = self.copies("slices=40", "pieces=40", simulator=READS_HOST)
+        self.assertEqual(won(rows["file"])["won"], "staged")
+        self.assertEqual(rows["file"]["ranges"][0]["bytes_min"], 64 << 10)
+        self.assertEqual(rows["memory"]["passed_on"], {"small": 40})
+        rows = self.copies("slices=40", simulator=SLOW_BUFFER)
+        self.assertEqual({source: row["passed_on"] for source, row in rows.items()}, {"memory": {"small": 40}})
+
     def test_machines_whose_rates_were_published(self):
         for machine in machines.MACHINES.values():
             rows = self.copies("heap=12", "file=12", simulator=machine.simulator_settings())
