@@ -13,12 +13,16 @@ constexpr std::size_t kFramesOfName = 6;
 
 std::string base(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Without lines and offsets: a site has the same name in the next build of the program.
+// Without lines and offsets: a site has the same name in the next build of the program. On a stack of Python code only
+// that counts, as in reports.
 std::string site_name(const Run& run, const LiveRow& row) {
+  const Stack& stack = run.stacks[row.frames];
+  const bool any_python = std::ranges::any_of(stack, [&](FrameId id) { return run.frames[id].python; });
   std::string name;
   std::size_t shown = 0;
-  for (const FrameId id : run.stacks[row.frames]) {
+  for (const FrameId id : stack) {
     const Frame& frame = run.frames[id];
+    if (any_python && !frame.python) continue;
     if (shown++ == kFramesOfName) break;
     if (!name.empty()) name += " < ";
     name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";
