@@ -22,6 +22,8 @@ void for_each_report(const std::vector<std::string>& paths, const std::function<
 
 // Throws BadInput.
 std::string text_of(const std::string& path);
+// Whether that is a file which this process has read: an answer must not overwrite its question.
+bool was_read(const std::string& path);
 formats::Run read_reports(const std::vector<std::string>& paths);
 
 }  // namespace cistern::command

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -22,13 +23,11 @@
 namespace cistern::command {
 namespace {
 
-// Signals that are handed on, and SIGCHLD, which says that the program's state has changed.
+// All that can be: they are handed on, and SIGCHLD says that the program's state has changed. The C library keeps two
+// for itself. A fault of this process is not held back by that.
 sigset_t watched_signals() {
   sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGTSTP, SIGTTIN,
-                           SIGTTOU, SIGWINCH, SIGXCPU, SIGPIPE, SIGCHLD})
-    sigaddset(&set, number);
+  sigfillset(&set);
   return set;
 }
 
@@ -81,36 +80,43 @@ pid_t forked() {
 class Witness {
  public:
   explicit Witness(const sigset_t& watched) {
+    const pid_t parent = getpid();
     pid_ = forked();
-    if (pid_ == 0) observe(watched);
+    if (pid_ == 0) observe(watched, parent);
     seen_.close_out();
     fcntl(seen_.in, F_SETFL, O_NONBLOCK);
   }
   ~Witness() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    if (pid_) kill(pid_, SIGKILL);
+    if (pid_) waitpid(pid_, nullptr, 0);
   }
   int descriptor() const { return seen_.in; }
+  void ended(pid_t pid) {
+    if (pid == pid_) pid_ = 0;
+  }
 
-  // Whether the whole group received that signal, which this process has just received.
+  // Whether the whole group received that signal, which this process has just received. Several of one number that come
+  // at once are one in a process that has not been woken yet, so a second one soon after is the group's too.
   bool saw(int number) {
     constexpr int kTries = 20;
     constexpr timespec kPause{0, 500'000};
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kTries && pid_; ++i) {
       unsigned char one;
       while (read(seen_.in, &one, 1) == 1) ++counts_[one];
       if (counts_[number]) {
         --counts_[number];
+        last_[number] = std::chrono::steady_clock::now();
         return true;
       }
       nanosleep(&kPause, nullptr);
     }
-    return false;
+    return std::chrono::steady_clock::now() - last_[number] < std::chrono::milliseconds(100);
   }
 
  private:
-  [[noreturn]] void observe(const sigset_t& watched) {
+  [[noreturn]] void observe(const sigset_t& watched, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
     keep_only({seen_.out});
     for (;;) {
       const int number = sigwaitinfo(&watched, nullptr);
@@ -122,6 +128,7 @@ class Witness {
   Pipe seen_;
   pid_t pid_ = 0;
   unsigned counts_[256] = {};
+  std::chrono::steady_clock::time_point last_[256] = {};
 };
 
 // --- The program
@@ -131,28 +138,21 @@ struct Inherited {
 };
 
 // In the child. `go`: the environment, one entry after another; `failed`: takes the errno.
-[[noreturn]] void become(const Launch& launch, const Pipe& go, const Pipe& failed, const Inherited& inherited,
-                         pid_t parent) {
+[[noreturn]] void start(const Launch& launch, const Pipe& go, const Pipe& failed, const Inherited& inherited,
+                        pid_t parent) {
   std::string entries;
   char part[4096];
   for (ssize_t bytes; (bytes = read(go.in, part, sizeof part)) > 0;)
     entries.append(part, static_cast<std::size_t>(bytes));
-  for (std::size_t at = 0; at < entries.size(); at += std::strlen(&entries[at]) + 1) {
-    const std::string entry = &entries[at];
-    const std::size_t sign = entry.find('=');
-    const std::string name = entry.substr(0, sign);
-    sign + 1 == entry.size() ? unsetenv(name.c_str()) : setenv(name.c_str(), entry.c_str() + sign + 1, 1);
-  }
+  std::vector<std::string> environment;
+  for (std::size_t at = 0; at < entries.size(); at += std::strlen(&entries[at]) + 1)
+    environment.push_back(&entries[at]);
   // A kill of this command kills the program, as it would without the command.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);
-  std::vector<char*> arguments;
-  for (const std::string& word : launch.command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
   sigaction(SIGCHLD, &inherited.on_child, nullptr);
   sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
+  const int error = become(launch.command, environment);
   if (write(failed.out, &error, sizeof error) != sizeof error) _exit(1);
   _exit(error == ENOENT ? 127 : 126);
 }
@@ -176,23 +176,50 @@ void stop_with(pid_t program) {
     kill(program, SIGCONT);
 }
 
+// A signal that the group received did not reach a program that has left it. The program's own group stands for it
+// then: without this command it would be the one that a terminal's keys, or a shell, mean.
+void hand_on(const siginfo_t& info, pid_t program, Witness& witness) {
+  const int number = info.si_signo;
+  const pid_t group = getpgid(program);
+  if (witness.saw(number)) {
+    if (group > 0 && group != getpgrp()) kill(-group, number);
+  } else if (info.si_code == SI_QUEUE) {
+    sigqueue(program, number, info.si_value);
+  } else {
+    kill(program, number);
+  }
+}
+
+// Children that others left to this process, the first of its namespace of processes, are waited for as well.
 int wait_for(pid_t program, Witness& witness, const sigset_t& watched) {
   for (;;) {
     int status;
-    const pid_t changed = waitpid(program, &status, WNOHANG | WUNTRACED);
-    if (changed == program && !WIFSTOPPED(status)) return status;
-    if (changed == program) {
-      stop_with(program);
-      continue;
+    while (const pid_t changed = waitpid(-1, &status, WNOHANG | WUNTRACED)) {
+      if (changed < 0 && errno != EINTR) break;
+      if (changed == program && !WIFSTOPPED(status)) return status;
+      if (changed == program) stop_with(program);
+      if (changed != program && !WIFSTOPPED(status)) witness.ended(changed);
     }
     siginfo_t info;
     const int number = sigwaitinfo(&watched, &info);
-    if (number <= 0 || number == SIGCHLD || number == SIGPIPE) continue;
-    if (!witness.saw(number)) kill(program, number);
+    if (number > 0 && number != SIGCHLD) hand_on(info, program, witness);
   }
 }
 
 }  // namespace
+
+int become(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  for (const std::string& entry : environment) {
+    const std::size_t sign = entry.find('=');
+    const std::string name = entry.substr(0, sign);
+    sign + 1 == entry.size() ? unsetenv(name.c_str()) : setenv(name.c_str(), entry.c_str() + sign + 1, 1);
+  }
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  return errno;
+}
 
 Ended launch(const Launch& launch) {
   const sigset_t watched = watched_signals();
@@ -209,7 +236,7 @@ Ended launch(const Launch& launch) {
   if (ended.pid == 0) {
     go.close_out();
     failed.close_in();
-    become(launch, go, failed, inherited, self);
+    start(launch, go, failed, inherited, self);
   }
   go.close_in();
   failed.close_out();
@@ -218,7 +245,6 @@ Ended launch(const Launch& launch) {
   keep_only({failed.in, witness.descriptor()});
   if (read(failed.in, &ended.exec_error, sizeof ended.exec_error) != sizeof ended.exec_error) ended.exec_error = 0;
   ended.status = wait_for(ended.pid, witness, watched);
-  sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
   return ended;
 }
 

@@ -22,8 +22,12 @@ struct Ended {
   pid_t pid = 0;
 };
 
-// Throws BadInput where no process can be made.
+// Throws BadInput where no process can be made. Signals stay blocked: none comes between the program's end and that of
+// this process.
 Ended launch(const Launch& launch);
+
+// This process becomes the program, without anything of the above. Does not return unless that fails: the errno.
+int become(const std::vector<std::string>& command, const std::vector<std::string>& environment);
 
 // Ends this process as the program ended: the same exit code, or the same signal.
 [[noreturn]] void end_as(const Ended& ended);

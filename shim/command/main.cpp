@@ -59,9 +59,12 @@ int main(int count, char** arguments) {
     if (program != end) outcome.program.assign(program + (std::string_view(*program) == "--"), end);
     app.parse(static_cast<int>(program - arguments), arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) ? kBadInput : 0;
+    if (app.exit(error)) return kBadInput;
   } catch (const BadInput& bad) {
     say(bad.line);
+    return kBadInput;
+  } catch (const std::bad_alloc&) {
+    say("out of memory: the input is too large");
     return kBadInput;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {

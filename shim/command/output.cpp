@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "shim/command/input.hpp"
+#include "stats/formats/summary.hpp"
 
 namespace cistern::command {
 namespace {
@@ -28,15 +30,16 @@ int written(const std::string& path, const std::string& text) {
 
 void say(const std::string& line) {
   std::string plain = "cistern: " + line;
-  for (char& c : plain)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  std::fprintf(stderr, "%s\n", plain.c_str());
+  std::ranges::replace(plain, '\n', '?');
+  std::fprintf(stderr, "%s\n", formats::plain_lines(plain).c_str());
 }
 
 void write_file(const std::string& path, const std::string& text) {
+  if (was_read(path)) throw BadInput(path + ": it is a file that was read; name another");
   std::error_code none;
   const fs::path target = fs::weakly_canonical(path, none);  // a link stays one
-  const bool in_place = none || (fs::exists(target, none) && !fs::is_regular_file(target, none));
+  const bool leads_nowhere = fs::is_symlink(path, none) && !fs::exists(path, none);
+  const bool in_place = leads_nowhere || none || (fs::exists(target, none) && !fs::is_regular_file(target, none));
   const std::string beside = in_place ? path : target.string() + ".part" + std::to_string(getpid());
   int error = written(beside, text);
   if (!error && !in_place && std::rename(beside.c_str(), target.c_str())) error = errno;

@@ -25,7 +25,7 @@ void print_full(const formats::Run& run) {
     if (report.text.empty())
       throw BadInput("the report of pid " + std::to_string(report.cistern.pid) +
                      " has no full text: CISTERN_REPORT_FORMAT=both writes it, and so does cistern run");
-    std::fputs(report.text.c_str(), stdout);
+    std::fputs(formats::plain_lines(report.text).c_str(), stdout);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "shim/command/library.hpp"
 #include "shim/command/output.hpp"
 #include "shim/command/ranks.hpp"
+#include "shim/command/run_folder.hpp"
 #include "stats/formats/summary.hpp"
 
 namespace cistern::command {
@@ -50,52 +51,35 @@ struct Given {
   }
 };
 
-std::string printable_name(std::string name) {
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("._+-", c)) c = '_';
-  return name;
-}
-
-std::string folder_name(const std::string& program, pid_t pid) {
-  const std::string name = printable_name(fs::path(program).filename());
-  return "cistern-" + name + "-" + (in_ranks() ? printable_name(job_name()) : std::to_string(pid));
-}
-
-// Here, or where temporary files go. Ranks share theirs.
-fs::path make_folder(const Given& given, const std::string& program, pid_t pid) {
+// Beside the reports, and on stderr. What cannot be written is no fault of the program.
+void print_verdict(const RunFolder& folder, const Ended& ended) {
   std::error_code error;
-  const auto make = [&](const fs::path& folder) {
-    return fs::create_directories(folder, error) || (!error && (in_ranks() || !given.folder.empty()));
-  };
-  const fs::path wanted = fs::absolute(given.folder.empty() ? folder_name(program, pid) : given.folder);
-  if (make(wanted)) return wanted;
-  const fs::path instead = fs::temp_directory_path() / folder_name(program, pid);
-  say(wanted.native() + ": " + (error ? error.message() : "it is there already") + "; the reports go to " +
-      instead.native());
-  if (make(instead)) return instead;
-  say(instead.native() + ": " + error.message() + "; there will be no reports");
-  return {};
-}
-
-void print_verdict(const fs::path& folder, const Ended& ended) {
-  const std::string shown = fs::path(folder).lexically_proximate(fs::current_path());
-  std::string verdict;
+  const fs::path here = fs::current_path(error);
+  const std::string shown = error ? folder.path : folder.path.lexically_proximate(here);
   try {
-    const formats::Run run = read_reports({folder});
-    verdict = formats::verdict(run);
-    if (std::FILE* const file = std::fopen((folder / "summary.txt").c_str(), "we")) {
+    const formats::Run run = read_reports({folder.path});
+    if (std::FILE* const file = std::fopen((folder.path / "summary.txt").c_str(), "we")) {
       std::fputs(formats::summary(run, {}).c_str(), file);
       std::fclose(file);
     }
-  } catch (const BadInput&) {
-    std::error_code error;
-    fs::remove(folder, error);
+    say(formats::verdict(run));
+    say("next: cistern html " + shown);
+  } catch (const std::exception&) {
+    remove_unused(folder);
     say(std::string("no report: ") + (WIFSIGNALED(ended.status) ? "the program was killed before it could write one"
                                                                 : "cistern doctor -- PROGRAM says why"));
-    return;
   }
-  say(verdict);
-  say("next: cistern html " + shown);
+}
+
+void say_not_started(const std::string& program, int error) {
+  say(program + ": " + (error == ENOENT ? "not found" : std::strerror(error)));
+}
+
+bool wants_folder(const Given& given) {
+  const char* const report = std::getenv("CISTERN_REPORT");
+  if (!given.folder.empty() && given.has("CISTERN_REPORT"))
+    throw BadInput("-o and --report: reports go to one place only");
+  return !given.folder.empty() || (!given.has("CISTERN_REPORT") && !(report && *report));
 }
 
 int run(const Given& given, const std::vector<std::string>& command) {
@@ -103,33 +87,39 @@ int run(const Given& given, const std::vector<std::string>& command) {
   const std::string loader = foreign_loader(file_of(command[0]));
   if (!loader.empty())
     say(command[0] + " runs with " + loader + ", which is not glibc's: libcistern.so is not preloaded into it");
-  const char* const report = std::getenv("CISTERN_REPORT");
-  const bool has_folder = !given.has("CISTERN_REPORT") && !(report && *report) && loader.empty();
-  fs::path folder;
-  Launch launch{command, [&](pid_t pid) {
-                  std::vector<std::string> entries;
-                  for (const auto& [name, value] : given.settings) entries.push_back(name + "=" + value);
-                  if (has_folder && !(folder = make_folder(given, command[0], pid)).empty()) {
-                    const char* const name = in_ranks() ? "rank-%r-%h-%p.json" : "%p.json";
-                    entries.push_back("CISTERN_REPORT=" + (folder / name).native());
-                    entries.push_back("CISTERN_REPORT_FORMAT=both");
-                  }
-                  const char* const list = std::getenv("LD_PRELOAD");
-                  const std::string before = list ? list : "";
-                  entries.push_back("LD_PRELOAD=" + (loader.empty() ? with_library(library, before)
-                                                                    : without_library(library, before)));
-                  return entries;
-                }};
-  const Ended ended = cistern::command::launch(launch);
+  const bool has_folder = wants_folder(given) && loader.empty();
+  RunFolder folder;
+  const auto environment = [&](pid_t pid) {
+    std::vector<std::string> entries;
+    for (const auto& [name, value] : given.settings) entries.push_back(name + "=" + value);
+    if (has_folder) folder = make_run_folder(given.folder, command[0], pid);
+    if (!folder.path.empty()) {
+      entries.push_back("CISTERN_REPORT=" + report_path_in(folder));
+      entries.push_back("CISTERN_REPORT_FORMAT=both");
+    }
+    const char* const list = std::getenv("LD_PRELOAD");
+    const std::string before = list ? list : "";
+    entries.push_back("LD_PRELOAD=" +
+                      (loader.empty() ? with_library(library, before) : without_library(library, before)));
+    return entries;
+  };
+  Ended ended;
+  try {
+    ended = launch({command, environment});
+  } catch (const BadInput& bad) {
+    say(bad.line + ": the program runs without a verdict at its end");
+    const int error = become(command, environment(getpid()));
+    say_not_started(command[0], error);
+    return error == ENOENT ? 127 : 126;
+  }
   if (ended.exec_error) {
-    std::error_code error;
-    if (!folder.empty()) fs::remove(folder, error);
-    say(command[0] + ": " + (ended.exec_error == ENOENT ? "not found" : std::strerror(ended.exec_error)));
-  } else if (!folder.empty() && !in_ranks()) {
+    remove_unused(folder);
+    say_not_started(command[0], ended.exec_error);
+  } else if (!folder.path.empty() && !in_ranks()) {
     print_verdict(folder, ended);
-  } else if (!folder.empty() && is_first_rank()) {
-    say("the reports of all ranks are in " + folder.native() + "; when all have ended: cistern report " +
-        folder.native());
+  } else if (!folder.path.empty() && is_first_rank()) {
+    say("the reports of all ranks are in " + folder.path.native() + "; when all have ended: cistern report " +
+        folder.path.native());
   }
   end_as(ended);
 }

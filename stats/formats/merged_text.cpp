@@ -49,7 +49,7 @@ std::string merged_text(const Merged& merged, std::size_t sites_max) {
   std::vector<const MergedSite*> sites;
   for (const auto& [key, site] : merged.sites) sites.push_back(&site);
   std::ranges::stable_sort(sites, [](const MergedSite* one, const MergedSite* other) {
-    const Standing a = standing_of(one->leak_class), b = standing_of(other->leak_class);
+    const Standing a = standing_of(one->kind, one->leak_class), b = standing_of(other->kind, other->leak_class);
     return a != b ? a < b : one->bytes.sum > other->bytes.sum;
   });
   for (std::size_t i = 0; i < sites.size() && i < sites_max; ++i) write_site(*sites[i], i + 1, sink);

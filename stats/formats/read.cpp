@@ -86,19 +86,23 @@ class Members {
   RunReader& stacks_;
 };
 
+// `process`: the member `cistern`.
+void require_schema(const Json& process) {
+  const auto schema = process.find("schema");
+  if (schema == process.end() || !schema->is_number_unsigned()) throw BadReport("is JSON, but no report of Cistern");
+  const Count version = schema->get<Count>();
+  if (version == kSchema) return;
+  throw BadReport(std::string(version > kSchema ? "is from a newer" : "is from an older") + " Cistern (schema " +
+                  std::to_string(version) + ", this one reads " + std::to_string(kSchema) + ")");
+}
+
 void require_contract(const Json& report) {
+  if (report.is_object() && report.contains("cistern_merge"))
+    throw BadReport("is a merged report: cistern merge shows it");
   const auto process = report.is_object() ? report.find("cistern") : report.end();
-  if (!report.is_object() || process == report.end() || !process->is_object() || !process->contains("schema"))
+  if (!report.is_object() || process == report.end() || !process->is_object())
     throw BadReport("is JSON, but no report of Cistern");
-  const Json& schema = process->at("schema");
-  if (!schema.is_number_unsigned()) throw BadReport("is JSON, but no report of Cistern");
-  const Count version = schema.get<Count>();
-  if (version > kSchema)
-    throw BadReport("is from a newer Cistern (schema " + std::to_string(version) + ", this one reads " +
-                    std::to_string(kSchema) + ")");
-  if (version < kSchema)
-    throw BadReport("is from an older Cistern (schema " + std::to_string(version) + ", this one reads " +
-                    std::to_string(kSchema) + ")");
+  require_schema(*process);
 }
 
 // False: the section has no rows by call site.
@@ -127,6 +131,7 @@ void RunReader::add(std::string_view text) {
   constexpr int kMember = 1, kRow = 2;
   const auto read_rows = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::key && depth == kMember) section = parsed.get_ref<const std::string&>();
+    if (event == Json::parse_event_t::object_end && depth == kMember && section == "cistern") require_schema(parsed);
     if (event != Json::parse_event_t::object_end || depth != kRow) return true;
     return !add_row(report, section, parsed, *this);
   };

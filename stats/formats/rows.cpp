@@ -37,9 +37,10 @@ void add(Entry& entry, const LiveRow& row) {
 
 }  // namespace
 
-Standing standing_of(const std::string& leak_class) {
-  for (const char* lost : {"lost", "indirectly lost", "held only by the driver"})
-    if (leak_class == lost) return Standing::lost;
+// Host memory that a driver holds is the driver's own: no program could free it.
+Standing standing_of(const std::string& kind, const std::string& leak_class) {
+  const bool drivers = leak_class == "held only by the driver";
+  if (leak_class == "lost" || leak_class == "indirectly lost" || (drivers && kind != "host")) return Standing::lost;
   if (leak_class == "possibly lost") return Standing::possibly_lost;
   return leak_class == "reachable" ? Standing::reachable : Standing::never_freed;
 }

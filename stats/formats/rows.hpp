@@ -7,8 +7,8 @@ namespace cistern::formats {
 
 // The order in which leaks are listed: what is worst comes first.
 enum class Standing { lost, possibly_lost, never_freed, reachable };
-Standing standing_of(const std::string& leak_class);
-inline Standing standing_of(const LiveRow& row) { return standing_of(row.leak_class); }
+Standing standing_of(const std::string& kind, const std::string& leak_class);
+inline Standing standing_of(const LiveRow& row) { return standing_of(row.kind, row.leak_class); }
 const char* name_of(Standing standing);  // "lost"
 
 struct Entry {

@@ -34,10 +34,7 @@ Frame clean(Frame frame) {
 }
 
 // As the verdict counts: host memory that only a driver still holds is the driver's own.
-bool is_lost(const LiveRow& row) {
-  const bool drivers_own = row.kind == "host" && row.leak_class == "held only by the driver";
-  return !row.suppressed && !drivers_own && standing_of(row) == Standing::lost;
-}
+bool is_lost(const LiveRow& row) { return !row.suppressed && standing_of(row) == Standing::lost; }
 
 class Collector {
  public:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "stats/format.hpp"
 #include "stats/formats/hints.hpp"
@@ -55,11 +56,16 @@ String lost_of_host(const Run& run) {
 }
 
 String growth(const Run& run) {
-  Count sites = 0, bytes = 0;
-  for (const Report& report : run.reports)
-    for (const GrowingRow& row : report.growing)
-      if (!row.suppressed) ++sites, bytes += row.bytes;
-  return sites ? "GROWING by " + human_bytes(bytes) + " at " + counted(sites, "site") : String();
+  std::set<std::string> sites;
+  Count bytes = 0;
+  for (const Report& report : run.reports) {
+    for (const GrowingRow& row : report.growing) {
+      if (row.suppressed) continue;
+      sites.insert(row.kind + '|' + row.api + '|' + frame_lines(run, row.frames, kFramesFull));
+      bytes += row.bytes;
+    }
+  }
+  return sites.empty() ? String() : "GROWING by " + human_bytes(bytes) + " at " + counted(sites.size(), "site");
 }
 
 String failures(const Run& run) {
@@ -196,9 +202,17 @@ void write_growing(const Run& run, Sink& sink) {
 
 }  // namespace
 
+// Of UTF-8: the second set of controls (U+0080 to U+009F), and what turns the direction of writing.
 std::string plain_lines(std::string text) {
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
+  const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const unsigned one = byte(i), two = byte(i + 1), three = byte(i + 2);
+    const bool control = (one < 0x20 && one != '\n') || one == 0x7F;
+    const bool control_of_two = one == 0xC2 && two >= 0x80 && two < 0xA0;
+    const bool turns = one == 0xE2 && ((two == 0x80 && three >= 0xAA && three <= 0xAE) ||
+                                       (two == 0x81 && three >= 0xA6 && three <= 0xA9));
+    if (control || control_of_two || turns) text.replace(i, turns ? 3 : control_of_two ? 2 : 1, "?");
+  }
   return text;
 }
 
