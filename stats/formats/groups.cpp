@@ -13,20 +13,6 @@ constexpr std::size_t kFramesOfName = 6;
 
 std::string base(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Without lines and offsets: a site has the same name in the next build of the program.
-std::string site_name(const Run& run, const LiveRow& row) {
-  std::string name;
-  std::size_t shown = 0;
-  for (const FrameId id : run.stacks[row.frames]) {
-    const Frame& frame = run.frames[id];
-    if (shown++ == kFramesOfName) break;
-    if (!name.empty()) name += " < ";
-    name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";
-    if (frame.function == "main") break;
-  }
-  return name.empty() ? "without a call site" : name;
-}
-
 template <class Value>
 std::string first_known(const Run& run, const LiveRow& row, const char* none, Value value) {
   for (const FrameId id : run.stacks[row.frames])
@@ -49,7 +35,7 @@ std::string name_of_group(const Run& run, const LiveRow& row, GroupBy by) {
     case GroupBy::site:
       break;
   }
-  return row.kind + "  " + site_name(run, row);
+  return site_name(run, row.kind, row.frames);
 }
 
 void add(Group& group, const LiveRow& row) {
@@ -68,6 +54,19 @@ std::map<std::string, Group> by_name(const Run& run, GroupBy by) {
 }
 
 }  // namespace
+
+std::string site_name(const Run& run, const std::string& kind, StackId stack) {
+  std::string name;
+  std::size_t shown = 0;
+  for (const FrameId id : run.stacks[stack]) {
+    const Frame& frame = run.frames[id];
+    if (shown++ == kFramesOfName) break;
+    if (!name.empty()) name += " < ";
+    name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";
+    if (frame.function == "main") break;
+  }
+  return kind + "  " + (name.empty() ? "without a call site" : name);
+}
 
 std::optional<GroupBy> group_named(std::string_view word) {
   constexpr std::pair<std::string_view, GroupBy> kWords[] = {{"site", GroupBy::site},

@@ -25,6 +25,15 @@ function frameColor(kind, name) {
   return `hsl(${hueOf(kind) + hash % 13} ${theme.dark ? 34 : 52}% ${light}%)`;
 }
 
+// What grew is red and what shrank blue-green, the more of its memory the stronger; what is new or gone is strongest.
+function changeColor(change, share) {
+  const hues = {new: 4, grown: 4, shrunk: 186, gone: 186}, is_whole = change === 'new' || change === 'gone';
+  if (!(change in hues)) return theme.color('same');
+  const strength = is_whole ? 1 : 0.2 + 0.4 * Math.min(share, 1);
+  return theme.dark ? `hsl(${hues[change]} ${30 + 25 * strength}% ${26 + 14 * strength}%)`
+                    : `hsl(${hues[change]} ${50 + 20 * strength}% ${89 - 21 * strength}%)`;
+}
+
 // The context to draw with in CSS pixels, emptied.
 function prepared(canvas, height) {
   const width = canvas.clientWidth, scale = devicePixelRatio || 1;
