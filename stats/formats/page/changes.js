@@ -21,47 +21,54 @@ const changeSquare = change => {
 
 // --- The views
 
+// As kReportView. A row's `of` is its call site, with all figures.
+const kChangeView = {
+  list: 'leaks', weight: row => Math.max(row.before.bytes, row.after.bytes), facts: changeFacts,
+  rows(scope) {
+    const sites = scope.sites.filter(of => kSides.some(side => of[side][this.figures[1]]));
+    return sites.map(of => ({...of, of, before: figuresOf(of.before, this.figures),
+                             after: figuresOf(of.after, this.figures)}));
+  },
+  columns(table) { return changeColumns(table, this); },
+  add(node, row) {
+    for (const side of kSides) {
+      node[side] ??= {bytes: 0, blocks: 0};
+      node[side].bytes += row[side].bytes, node[side].blocks += row[side].blocks;
+    }
+  },
+  color: node => changeColor(changeOf(node), Math.abs(growthOf(node)) / node.value),
+  label: node => signed(growthOf(node)),
+  said(node) { return sidesInWords(node, this); },
+  legend() { return changeLegend(this); },
+  found: nodes => `${signed(sumOf(nodes, growthOf))} in what matches`,
+};
+const figuresOf = (of, [name, blocks]) => ({bytes: of[name], blocks: of[blocks]});
+
 const kChangeViews = [
   {id: 'live', title: 'Live at the end', note: 'All memory that was not freed, lost or not.',
    figures: ['bytes', 'blocks']},
   {id: 'lost', title: 'Lost', note: 'Memory that nothing of the program leads to any more.',
    figures: ['lost_bytes', 'lost_blocks']},
-  {id: 'peak', title: 'At the peak', figures: ['peak_bytes', 'peak_blocks'], is_partial: true,
+  {id: 'peak', title: 'At the peak', figures: ['peak_bytes', 'peak_blocks'], list: 'at_peak', is_partial: true,
+   words: {new: 'named after only', gone: 'named before only'},
    note: 'A report names the three call sites of each kind that held most of its peak. A call site that only one of ' +
-         'the reports names had less in the other.'},
-].map(view => ({
-  list: view.id === 'peak' ? 'at_peak' : 'leaks', show: bytes, weight: row => Math.max(row.before.bytes, row.after.bytes),
-  rows: scope => scope.sites.filter(of => kSides.some(side => of[side][view.figures[1]])).map(of => ({...of,
-    of, ...Object.fromEntries(kSides.map(side => [side, figuresOf(of[side], view.figures)]))})),
-  add: addSides, color: boxColor, label: node => signed(growthOf(node)), said: node => sidesInWords(node, view),
-  found: foundSides, columns: table => changeColumns(table, view), facts: changeFacts, ...view}));
-const figuresOf = (of, [name, blocks]) => ({bytes: of[name], blocks: of[blocks]});
-
-function addSides(node, row) {
-  for (const side of kSides) {
-    node[side] ??= {bytes: 0, blocks: 0};
-    node[side].bytes += row[side].bytes, node[side].blocks += row[side].blocks;
-  }
-}
-function boxColor(node) {
-  return changeColor(changeOf(node), Math.abs(growthOf(node)) / node.value);
-}
-function foundSides(nodes) {
-  return `${signed(sumOf(nodes, growthOf))} in what matches`;
-}
+         'the reports names had less in the other. Sums are of the call sites that are named.'},
+].map(view => ({...kChangeView, ...view}));
 
 // A peak that only one report names is at most so much more than in the other.
-const isHalfKnown = (of, view) => view.is_partial && kSides.some(side => !of[side].blocks);
+const isKnown = (side, view) => !view.is_partial || side.blocks > 0;
+const isHalfKnown = (of, view) => kSides.some(side => !isKnown(of[side], view));
 const growthInWords = (of, view) => (isHalfKnown(of, view) ? 'up to ' : '') + signed(growthOf(of));
-function changeInWords(of, view) {
-  const change = changeOf(of);
-  return !isHalfKnown(of, view) ? change : change === 'new' ? 'named after only' : 'named before only';
+const changeInWords = (change, view) => view.words?.[change] ?? change;
+function sideInWords(of, view) {
+  return isKnown(of, view) ? `${bytes(of.bytes)} in ${counted(of.blocks, 'block')}` : 'not named';
 }
 function sidesInWords(of, view) {
-  const side = ({bytes: amount, blocks}) => `${bytes(amount)} in ${counted(blocks, 'block')}`;
-  return `${growthInWords(of, view)} (${changeInWords(of, view)}):  ${side(of.before)} before, ` +
-         `${side(of.after)} after`;
+  return `${growthInWords(of, view)} (${changeInWords(changeOf(of), view)}):  ${sideInWords(of.before, view)} before, ` +
+         `${sideInWords(of.after, view)} after`;
 }
+const changeLegend = view => make('p', {class: 'legend'}, ['new', 'grown', 'unchanged', 'shrunk', 'gone'].flatMap(
+  change => [changeSquare(change), changeInWords(change, view)]));
 
 // --- The table
 
@@ -69,31 +76,31 @@ function changeColumns(table, view) {
   const about = row => scope.estimated.has(`${view.list}.${row.kind}`) ? 'about ' : '';
   const most = Math.max(greatest(table.rows, row => Math.abs(growthOf(row))), 1);
   const growth = row => {
-    const bar = make('i', {class: 'bar'});
+    const bar = make('i', {class: 'bar strong'});
     bar.style.width = `${100 * Math.abs(growthOf(row)) / most}%`;
     bar.style.background = changeColor(changeOf(row), 1);
     return [bar, figure('site.change', growthOf(row), about(row) + growthInWords(row, view))];
   };
-  const sideColumn = (name, more) => ({
-    title: name, class: `number ${more}`, key: row => row[name].bytes,
-    cell: row => view.is_partial && !row[name].blocks ? '-'
+  const sideColumn = name => ({
+    title: name, class: 'number optional', key: row => row[name].bytes,
+    cell: row => !isKnown(row[name], view) ? '-'
       : figure(`site.${name}`, row[name].bytes, about(row) + bytes(row[name].bytes))});
   return [
     {title: 'change', class: 'number', key: growthOf, cell: growth},
-    sideColumn('before', 'optional'), sideColumn('after', ''),
+    sideColumn('before'), sideColumn('after'),
     {title: '', label: 'kind of change', smallest_first: true, key: row => kChanges.indexOf(changeOf(row)),
-     cell: row => make('span', {class: 'change'}, changeSquare(changeOf(row)), changeInWords(row, view))},
+     cell: row => make('span', {class: 'change'}, changeSquare(changeOf(row)),
+                      changeInWords(changeOf(row), view))},
     table.kindColumn(), table.siteColumn()];
 }
 
 function changeFacts({of, list}) {
-  const line = (title, figures) => {
-    const [before, after] = kSides.map(side => figuresOf(of[side], figures));
-    return !before.blocks && !after.blocks ? undefined
-      : `${title} ${bytes(before.bytes)} in ${grouped(before.blocks)} \u2192 ${bytes(after.bytes)} in ` +
-        counted(after.blocks, 'block');
+  const line = view => {
+    const sides = kSides.map(side => figuresOf(of[side], view.figures));
+    return sides.some(side => side.blocks) &&
+      `${view.title.toLowerCase()} ${sides.map(side => sideInWords(side, view)).join(' \u2192 ')}`;
   };
-  return [of.api, ...list ? [] : kChangeViews.map(view => line(view.title.toLowerCase(), view.figures))];
+  return [of.api, ...list ? [] : kChangeViews.map(line)];
 }
 
 // --- The verdict
@@ -188,9 +195,6 @@ function showChangeNotes(scope, {others, before, after, version}) {
     `Call sites: ${[...modes].join('; ') || 'none'}. Sizes are in powers of 1024. Cistern ${version}.`]));
 }
 
-const changeLegend = () => make('p', {class: 'legend'},
-  ['new', 'grown', 'unchanged', 'shrunk', 'gone'].flatMap(change => [changeSquare(change), change]));
-
 // --- The data
 
 // Members that are empty are not in the data. The sums of sites that were left out stand at the end: sites without a
@@ -215,6 +219,5 @@ const changePage = {
     showChangeVerdict(scope, data, openSite);
     showChangedKinds(data);
     showChangeNotes(scope, data);
-    byId('legend').replaceChildren(changeLegend());
   },
 };

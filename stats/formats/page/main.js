@@ -69,6 +69,7 @@ function showChoices() {
   kinds.sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
   byId('kind_filter').replaceChildren(...kinds.length < 2 ? [] : [undefined, ...kinds].map(kind =>
     button(kind ? [swatch(kind), kind] : 'all kinds', kind === state.kind, {kind}, {'data-kind-filter': kind})));
+  byId('legend').replaceChildren(...[state.view.legend?.()].filter(Boolean));
   byId('time_filter').replaceChildren(...!state.time ? [] : [make('button', {
     type: 'button', class: 'chosen', onclick: () => timeline.set(undefined)},
     `allocated ${seconds(state.time[0])} to ${seconds(state.time[1])} \u2715`)]);

@@ -27,11 +27,12 @@ function frameColor(kind, name) {
 
 // What grew is red and what shrank blue-green, the more of its memory the stronger; what is new or gone is strongest.
 function changeColor(change, share) {
-  const hues = {new: 4, grown: 4, shrunk: 186, gone: 186}, is_whole = change === 'new' || change === 'gone';
-  if (!(change in hues)) return theme.color('same');
-  const strength = is_whole ? 1 : 0.2 + 0.4 * Math.min(share, 1);
-  return theme.dark ? `hsl(${hues[change]} ${30 + 25 * strength}% ${26 + 14 * strength}%)`
-                    : `hsl(${hues[change]} ${50 + 20 * strength}% ${89 - 21 * strength}%)`;
+  const hues = {new: 4, grown: 4, shrunk: 184, gone: 184}, hue = hues[change];
+  if (hue === undefined) return theme.color('same');
+  const strength = change === 'new' || change === 'gone' ? 1 : 0.2 + 0.4 * Math.min(share, 1);
+  const saturation = (hue === 4 ? 36 : 28) + 20 * strength;
+  const light = theme.dark ? 26 + 12 * strength : 89 - 22 * strength;
+  return `hsl(${hue} ${saturation}% ${light}%)`;
 }
 
 // The context to draw with in CSS pixels, emptied.
