@@ -1,5 +1,5 @@
-"""`cistern diff --html` in a real browser: the page has the figures of `cistern diff --json`, whatever is in the reports,
-and is small."""
+"""`cistern diff --html` in a real browser: the page has the figures of `cistern diff --json`, whatever is in the
+reports, and is small."""
 import collections
 import copy
 import json
@@ -57,7 +57,7 @@ class ChangePage(BrowserTest):
             "row.querySelector('.change').textContent])")]
 
     def assert_shows(self, changes):
-        """Of each view every call site that changed, and the sums."""
+        """Each view has every call site that changed, and the sums."""
         for view, name in VIEWS.items():
             self.choose(view)
             expected = [tuple(change[side][name] for side in SIDES) for change in changes]

@@ -1,4 +1,4 @@
-"""What the tests of pages share: reports, a browser with the page that a command made of them, and what it shows."""
+"""The tests of pages share this: reports, a browser with the page that a command made of them, and what it shows."""
 import argparse
 import json
 import os

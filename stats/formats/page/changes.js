@@ -64,8 +64,8 @@ function sideInWords(of, view) {
   return isKnown(of, view) ? `${bytes(of.bytes)} in ${counted(of.blocks, 'block')}` : 'not named';
 }
 function sidesInWords(of, view) {
-  return `${growthInWords(of, view)} (${changeInWords(changeOf(of), view)}):  ${sideInWords(of.before, view)} before, ` +
-         `${sideInWords(of.after, view)} after`;
+  return `${growthInWords(of, view)} (${changeInWords(changeOf(of), view)}):  ` +
+         `${sideInWords(of.before, view)} before, ${sideInWords(of.after, view)} after`;
 }
 const changeLegend = view => make('p', {class: 'legend'}, ['new', 'grown', 'unchanged', 'shrunk', 'gone'].flatMap(
   change => [changeSquare(change), changeInWords(change, view)]));
@@ -89,8 +89,7 @@ function changeColumns(table, view) {
     {title: 'change', class: 'number', key: growthOf, cell: growth},
     sideColumn('before'), sideColumn('after'),
     {title: '', label: 'kind of change', smallest_first: true, key: row => kChanges.indexOf(changeOf(row)),
-     cell: row => make('span', {class: 'change'}, changeSquare(changeOf(row)),
-                      changeInWords(changeOf(row), view))},
+     cell: row => make('span', {class: 'change'}, changeSquare(changeOf(row)), changeInWords(changeOf(row), view))},
     table.kindColumn(), table.siteColumn()];
 }
 
@@ -128,9 +127,11 @@ function changeHeadline({growth, before, after}) {
       return {level, is_shown, view: view(part),
               text: [figure('verdict.grown', grown_bytes, signed(grown_bytes)), ` ${part}${where}`]};
   }
-  const host_grew = uses_gpu && (growth.host_lost.grown_bytes || growth.host_live.grown_bytes);
-  return {level: host_grew ? 'neutral' : 'good', view: view(growth.host_lost.grown_bytes ? 'lost' : 'live'),
-          text: `nothing grew${host_grew ? ' on the GPU' : ''}`, is_shown: host_grew ? row => !is_shown(row) : is_shown};
+  const {host_lost, host_live} = growth;
+  if (host_lost.grown_bytes || host_live.grown_bytes)  // of a program that uses the GPU
+    return {level: 'neutral', text: 'nothing grew on the GPU', is_shown: row => row.kind === 'host',
+            view: view(host_lost.grown_bytes ? 'lost' : 'live')};
+  return {level: 'good', text: 'nothing grew', is_shown, view: view('live')};
 }
 
 function growthLines(of, part, title) {
@@ -139,21 +140,20 @@ function growthLines(of, part, title) {
   const moved = (name, sign) => !of[`${name}_sites`] ? [] : [
     figure(place(`${name}_bytes`), of[`${name}_bytes`], signed(sign * of[`${name}_bytes`])), ' at ',
     figure(place(`${name}_sites`), of[`${name}_sites`], counted(of[`${name}_sites`], 'site')), ', '];
-  const changes = [moved('grown', 1), moved('shrunk', -1)];
-  return [[`${title}: `, changes.flat().length ? changes : 'unchanged, ',
+  const changes = [...moved('grown', 1), ...moved('shrunk', -1)];
+  return [[`${title}: `, changes.length ? changes : 'unchanged, ',
            bytesFigure(place('before_bytes'), of.before_bytes), ' \u2192 ',
            bytesFigure(place('after_bytes'), of.after_bytes)]];
 }
 
 function warningLines({before, after}) {
-  const differs = (one, other) => one.length && other.length && String(one) !== String(other);
+  const modes = [before, after].map(side => side.site_modes.join('; '));
   const warning = text => make('span', {class: 'warn'}, text);
   return [
     before.processes !== after.processes &&
       warning(`${counted(before.processes, 'process', 'processes')} before, ${grouped(after.processes)} after`),
-    differs(before.site_modes ?? [], after.site_modes ?? []) &&
-      warning(`the runs knew different call sites: ${before.site_modes.join('; ')} before, ` +
-              `${after.site_modes.join('; ')} after`)].filter(Boolean);
+    modes[0] !== modes[1] && modes.every(Boolean) &&
+      warning(`the runs knew different call sites: ${modes[0]} before, ${modes[1]} after`)].filter(Boolean);
 }
 
 const sideLine = (of, side) => make('span', {class: 'faint'}, `${side}: `, make('span', {class: 'mono'},
@@ -183,15 +183,15 @@ function showChangedKinds({kinds}) {
 
 function showChangeNotes(scope, {others, before, after, version}) {
   const rows = sumOf(others, of => of.rows), has_several = before.processes > 1 || after.processes > 1;
-  const modes = new Set(kSides.flatMap(side => (side === 'before' ? before : after).site_modes ?? []));
+  const modes = new Set([before, after].flatMap(side => side.site_modes));
   section('notes').replaceChildren(list([
     ...rows ? [['Left out of this page, to keep it small: ', figure('left_out.rows', rows, counted(rows, 'call site')),
                 ', those that changed least. They are in the sums, without their stacks.']] : [],
     'A call site is the same in both runs if its functions have the same names, up to six of them, wherever their ' +
       'lines are. Suppressed call sites are left out; the kinds of memory have them.',
     ...scope.estimated.size ? [`Estimates: ${[...scope.estimated].join(', ')}.`] : [],
-    ...has_several ? ['Figures of several processes are added up, but for peaks: a peak is the largest of a ' +
-                      'process.'] : [],
+    ...has_several ? ['Figures of several processes are added up. The peak of a kind is the largest of a process.']
+                   : [],
     `Call sites: ${[...modes].join('; ') || 'none'}. Sizes are in powers of 1024. Cistern ${version}.`]));
 }
 
@@ -201,19 +201,19 @@ function showChangeNotes(scope, {others, before, after, version}) {
 // stack, which have `list`.
 function completeChanges(data) {
   for (const name of ['kinds', 'sites', 'others']) data[name] ??= [];
+  for (const side of kSides) data[side].site_modes ??= [], data[side].estimated ??= [];
   for (const of of [...data.kinds, ...data.sites, ...data.others]) of.kind ??= '';
   for (const frame of data.frames)  // a box of the flame graph is a name that call sites are matched by
     frame.key = frame.name = frame.function ?? (frame.module ? fileName(frame.module) : 'generated code');
   for (const other of data.others) data.sites.push({...other, list: 'sites'});
 }
 
-const changeScope = ({sites, before, after}) =>
-  ({sites, single: true, kinds: {}, wall_s: 0, estimated: new Set([...before.estimated ?? [], ...after.estimated ?? []])});
-
 const changePage = {
   views: kChangeViews, without: ['time', 'pools'],
   command: () => kSides.map(side => data[side].name).join('  \u2192  '),
-  scopes: () => [], scope: () => changeScope(data),
+  scopes: () => [],
+  scope: () => ({sites: data.sites, single: true, kinds: {}, wall_s: 0,
+                 estimated: new Set(kSides.flatMap(side => data[side].estimated))}),
   firstView: () => changeHeadline(data).view,
   show() {
     showChangeVerdict(scope, data, openSite);

@@ -21,7 +21,7 @@ function flameTree(rows, view, data) {
       add(node, row);
     }
     if (stack.length) continue;
-    const name = row.list ? '(smaller sites, left out)' : '(no call site)';
+    const name = row.list ? '(other sites, left out)' : '(no call site)';
     add(child(node, name, name, row.kind), row);
   }
   for (const nodes = [root]; nodes.length;) {

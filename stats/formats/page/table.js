@@ -12,7 +12,7 @@ function siteFrame(row, data) {
 
 function siteName(row, data) {
   const frame = siteFrame(row, data);
-  if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'smaller site')}, left out of this page`);
+  if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'other site')}, left out of this page`);
   if (!frame) return make('i', {}, 'no call site');
   const place = make('span', {class: 'faint mono'}, ` ${frame.place}`);
   return [make('b', {class: 'mono'}, shortened(frame.name)), frame.name === frame.place ? [] : place,
