@@ -6,6 +6,7 @@
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
+#include "shim/command/output.hpp"
 #include "shim/command/pages.hpp"
 #include "stats/formats/comparison.hpp"
 #include "stats/formats/groups.hpp"
@@ -57,7 +58,12 @@ int diff(const Asked& asked) {
       return formats::page(formats::compared(before, asked.before, after, asked.after), asked.limits);
     });
   std::fputs((asked.json ? formats::change_json(changes) : formats::change_table(changes)).c_str(), stdout);
-  std::fputs(page_line.c_str(), asked.json ? stderr : stdout);  // the output stays JSON
+  if (asked.page.empty()) return grew;
+  if (asked.json) {
+    say(page_line);  // the output stays JSON
+  } else {
+    std::puts(page_line.c_str());
+  }
   return grew;
 }
 

@@ -73,7 +73,7 @@ void run_export(Arguments arguments) {
   if (format.always_packed || arguments.out.ends_with(".gz")) bytes = formats::gzip(bytes);
   if (to_standard_output) return write_to_standard_output(bytes);
   write_file(arguments.out, bytes);
-  if (choose_name) std::fprintf(stderr, "cistern: %s, for %s\n", arguments.out.c_str(), format.opened_by);
+  if (choose_name) say(arguments.out + ", for " + format.opened_by);
 }
 
 }  // namespace

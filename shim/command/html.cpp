@@ -30,7 +30,7 @@ struct Arguments {
 void html(const Arguments& of) {
   const formats::Run run = read_reports(of.inputs);
   const std::string output = of.output.empty() ? beside(of.inputs.front()) : of.output;
-  std::fputs(write_page(output, [&] { return formats::page(run, of.limits); }).c_str(), stdout);
+  std::puts(write_page(output, [&] { return formats::page(run, of.limits); }).c_str());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // See input.hpp.
 #include "shim/command/input.hpp"
+#include "shim/command/output.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -60,7 +61,7 @@ void for_each_report(const std::vector<std::string>& paths, const std::function<
         use(file);
         any = true;
       } catch (const BadInput& bad) {
-        std::fprintf(stderr, "cistern: left out: %s\n", bad.what());
+        say("left out: " + bad.line);
       }
     }
   }

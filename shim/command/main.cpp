@@ -8,6 +8,7 @@
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
+#include "shim/command/output.hpp"
 
 namespace {
 
@@ -60,11 +61,11 @@ int main(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) ? kBadInput : 0;
   } catch (const BadInput& bad) {
-    std::fprintf(stderr, "cistern: %s\n", bad.what());
+    say(bad.line);
     return kBadInput;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fprintf(stderr, "cistern: standard output: %s\n", std::strerror(errno));
+    say(std::string("standard output: ") + std::strerror(errno));
     return kBadInput;
   }
   return outcome.exit_code;

@@ -26,6 +26,13 @@ int written(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+void say(const std::string& line) {
+  std::string plain = "cistern: " + line;
+  for (char& c : plain)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  std::fprintf(stderr, "%s\n", plain.c_str());
+}
+
 void write_file(const std::string& path, const std::string& text) {
   std::error_code none;
   const fs::path target = fs::weakly_canonical(path, none);  // a link stays one

@@ -1,8 +1,11 @@
-// Files that the command writes.
+// Lines on stderr, and files: all that the command writes beside its answer.
 #pragma once
 #include <string>
 
 namespace cistern::command {
+
+// One line on stderr, behind "cistern: ". Control characters in it, such as those of a file's name, become '?'.
+void say(const std::string& line);
 
 // All of it or nothing: it is written beside and then renamed, unless there is something else than a file already.
 // Throws BadInput.

@@ -20,7 +20,7 @@ std::string write_page(const std::string& path, const std::function<std::string(
     throw BadInput(std::string(error.what()) + ": give --max-size, or fewer files");
   }
   write_file(path, html);
-  return path + "  " + std::to_string((html.size() + 999) / 1000) + " KB\n";
+  return path + "  " + std::to_string((html.size() + 999) / 1000) + " KB";
 }
 
 }  // namespace cistern::command

@@ -10,7 +10,7 @@ namespace cistern::command {
 
 CLI::Option* add_page_limits(CLI::App& command, formats::PageLimits& limits);
 
-// The line that names the file and its size. Throws BadInput.
+// The line that names the file and its size, without its end. Throws BadInput.
 std::string write_page(const std::string& path, const std::function<std::string()>& page);
 
 }  // namespace cistern::command

@@ -11,6 +11,7 @@
 #include "shim/command/input.hpp"
 #include "shim/command/launch.hpp"
 #include "shim/command/library.hpp"
+#include "shim/command/output.hpp"
 #include "shim/command/ranks.hpp"
 #include "stats/formats/summary.hpp"
 
@@ -69,10 +70,10 @@ fs::path make_folder(const Given& given, const std::string& program, pid_t pid) 
   const fs::path wanted = fs::absolute(given.folder.empty() ? folder_name(program, pid) : given.folder);
   if (make(wanted)) return wanted;
   const fs::path instead = fs::temp_directory_path() / folder_name(program, pid);
-  std::fprintf(stderr, "cistern: %s: %s; the reports go to %s\n", wanted.c_str(),
-               error ? error.message().c_str() : "it is there already", instead.c_str());
+  say(wanted.native() + ": " + (error ? error.message() : "it is there already") + "; the reports go to " +
+      instead.native());
   if (make(instead)) return instead;
-  std::fprintf(stderr, "cistern: %s: %s; there will be no reports\n", instead.c_str(), error.message().c_str());
+  say(instead.native() + ": " + error.message() + "; there will be no reports");
   return {};
 }
 
@@ -89,20 +90,19 @@ void print_verdict(const fs::path& folder, const Ended& ended) {
   } catch (const BadInput&) {
     std::error_code error;
     fs::remove(folder, error);
-    std::fprintf(stderr, "cistern: no report: %s\n",
-                 WIFSIGNALED(ended.status) ? "the program was killed before it could write one"
-                                           : "cistern doctor -- PROGRAM says why");
+    say(std::string("no report: ") + (WIFSIGNALED(ended.status) ? "the program was killed before it could write one"
+                                                                : "cistern doctor -- PROGRAM says why"));
     return;
   }
-  std::fprintf(stderr, "cistern: %s\ncistern: next: cistern html %s\n", verdict.c_str(), shown.c_str());
+  say(verdict);
+  say("next: cistern html " + shown);
 }
 
 int run(const Given& given, const std::vector<std::string>& command) {
   const std::string library = library_path();
   const std::string loader = foreign_loader(file_of(command[0]));
   if (!loader.empty())
-    std::fprintf(stderr, "cistern: %s runs with %s, which is not glibc's: libcistern.so is not preloaded into it\n",
-                 command[0].c_str(), loader.c_str());
+    say(command[0] + " runs with " + loader + ", which is not glibc's: libcistern.so is not preloaded into it");
   const char* const report = std::getenv("CISTERN_REPORT");
   const bool has_folder = !given.has("CISTERN_REPORT") && !(report && *report) && loader.empty();
   fs::path folder;
@@ -124,13 +124,12 @@ int run(const Given& given, const std::vector<std::string>& command) {
   if (ended.exec_error) {
     std::error_code error;
     if (!folder.empty()) fs::remove(folder, error);
-    std::fprintf(stderr, "cistern: %s: %s\n", command[0].c_str(),
-                 ended.exec_error == ENOENT ? "not found" : std::strerror(ended.exec_error));
+    say(command[0] + ": " + (ended.exec_error == ENOENT ? "not found" : std::strerror(ended.exec_error)));
   } else if (!folder.empty() && !in_ranks()) {
     print_verdict(folder, ended);
   } else if (!folder.empty() && is_first_rank()) {
-    std::fprintf(stderr, "cistern: the reports of all ranks are in %s; when all have ended: cistern report %s\n",
-                 folder.c_str(), folder.c_str());
+    say("the reports of all ranks are in " + folder.native() + "; when all have ended: cistern report " +
+        folder.native());
   }
   end_as(ended);
 }

@@ -55,11 +55,14 @@ std::map<std::string, Group> by_name(const Run& run, GroupBy by) {
 
 }  // namespace
 
-std::string site_name(const Run& run, const std::string& kind, StackId stack) {
+std::string site_name(const Run& run, const std::string& kind, StackId of_site) {
+  const Stack& stack = run.stacks[of_site];
+  const bool any_python = std::ranges::any_of(stack, [&](FrameId id) { return run.frames[id].python; });
   std::string name;
   std::size_t shown = 0;
-  for (const FrameId id : run.stacks[stack]) {
+  for (const FrameId id : stack) {
     const Frame& frame = run.frames[id];
+    if (any_python && !frame.python) continue;
     if (shown++ == kFramesOfName) break;
     if (!name.empty()) name += " < ";
     name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";

@@ -63,15 +63,21 @@ String host_is_sampled(const Run& run) {
 
 String slow_copies(const Run& run) {
   constexpr Count kMany = Count{256} << 20;
-  Count bytes = 0;
-  double time = 0;
-  for (const Report& report : run.reports)
-    for (const Transfer& transfer : report.transfers)
-      if (transfer.pageable.value_or(false) && transfer.direction.find("host") != std::string::npos)
-        bytes += transfer.bytes, time += transfer.seconds.value_or(0);
-  if (bytes < kMany) return {};
-  return human_bytes(bytes) + " were copied from and to pageable memory, which blocked callers for " + duration(time) +
-         ": pinned memory (cudaMallocHost) is copied faster";
+  for (const char* driver : {"cuda", "opencl"}) {
+    Count bytes = 0;
+    double time = 0;
+    for (const Report& report : run.reports)
+      for (const Transfer& transfer : report.transfers)
+        if (transfer.kind == driver && transfer.pageable.value_or(false))
+          bytes += transfer.bytes, time += transfer.seconds.value_or(0);
+    if (bytes >= kMany)
+      return human_bytes(bytes) + " were copied from and to pageable memory, which blocked callers for " +
+             duration(time) + ": " +
+             (driver == std::string_view("cuda") ? "pinned memory (cudaMallocHost)"
+                                                 : "a mapped buffer (CL_MEM_ALLOC_HOST_PTR)") +
+             " is copied faster";
+  }
+  return {};
 }
 
 String loops(const Run& run) {

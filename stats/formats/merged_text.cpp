@@ -4,6 +4,7 @@
 #include "stats/format.hpp"
 #include "stats/formats/merged.hpp"
 #include "stats/formats/rows.hpp"
+#include "stats/formats/summary.hpp"
 #include "stats/report/text_parts.hpp"
 
 namespace cistern::formats {
@@ -52,7 +53,7 @@ std::string merged_text(const Merged& merged, std::size_t sites_max) {
     return a != b ? a < b : one->bytes.sum > other->bytes.sum;
   });
   for (std::size_t i = 0; i < sites.size() && i < sites_max; ++i) write_site(*sites[i], i + 1, sink);
-  return {sink.text().data(), sink.text().size()};
+  return plain_lines({sink.text().data(), sink.text().size()});
 }
 
 }  // namespace cistern::formats

@@ -11,14 +11,17 @@ namespace {
 
 String text(const std::string& from) { return {from.data(), from.size()}; }
 
+// On a stack of Python code, native frames are only counted, as a process does in its text by default.
 Vector<FrameFigures> figures_of(const Run& run, StackId stack) {
   Vector<FrameFigures> figures;
+  const bool any_python = std::ranges::any_of(run.stacks[stack], [&](FrameId id) { return run.frames[id].python; });
   for (const FrameId id : run.stacks[stack]) {
     const Frame& frame = run.frames[id];
     FrameFigures one{};
     one.function = text(frame.function), one.file = text(frame.file), one.module = text(frame.module);
     one.line = static_cast<decltype(one.line)>(frame.line);
     one.offset = frame.offset, one.address = frame.address, one.inlined = frame.inlined, one.python = frame.python;
+    one.folded = any_python && !frame.python;
     figures.push_back(std::move(one));
   }
   return figures;

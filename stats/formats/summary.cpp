@@ -176,7 +176,31 @@ void write_leaks(const Run& run, const SummaryOptions& options, Sink& sink) {
   }
 }
 
+// Memory that grew until the end, which may have freed it. The fastest first.
+void write_growing(const Run& run, Sink& sink) {
+  constexpr std::size_t kShown = 3;
+  std::vector<const GrowingRow*> rows;
+  for (const Report& report : run.reports)
+    for (const GrowingRow& row : report.growing)
+      if (!row.suppressed) rows.push_back(&row);
+  std::ranges::stable_sort(
+      rows, [](const GrowingRow* one, const GrowingRow* other) { return one->bytes_per_s > other->bytes_per_s; });
+  if (!rows.empty()) sink.write("GROWING BY SITE\n");
+  for (std::size_t i = 0; i < rows.size() && i < kShown; ++i) {
+    const GrowingRow& row = *rows[i];
+    sink.print("    {}  {}/s since {}, by {}{}\n{}", row.kind, human_bytes(static_cast<Count>(row.bytes_per_s + 0.5)),
+               seconds(row.since_s), human_bytes(row.bytes), row.api.empty() ? "" : " (" + row.api + ")",
+               frame_lines(run, row.frames, kFramesShort));
+  }
+}
+
 }  // namespace
+
+std::string plain_lines(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
+  return text;
+}
 
 std::string verdict(const Run& run) {
   const bool used_gpu = std::ranges::any_of(run.reports, [](const Report& r) { return r.cistern.gpu_memory_used; });
@@ -186,7 +210,7 @@ std::string verdict(const Run& run) {
   join(text, failures(run));
   join(text, lost_of_host(run));
   if (run.reports.size() > 1) text += "  (" + grouped(run.reports.size()) + " processes)";
-  return {text.data(), text.size()};
+  return plain_lines({text.data(), text.size()});
 }
 
 std::string summary(const Run& run, const SummaryOptions& options) {
@@ -195,8 +219,9 @@ std::string summary(const Run& run, const SummaryOptions& options) {
   sink.print("VERDICT  {}\n", verdict(run));
   write_kinds(run, sink);
   write_leaks(run, options, sink);
+  write_growing(run, sink);
   for (const std::string& hint : hints(run)) sink.print("HINT  {}\n", hint);
-  return {sink.text().data(), sink.text().size()};
+  return plain_lines({sink.text().data(), sink.text().size()});
 }
 
 std::string summary_json(const Run& run) {

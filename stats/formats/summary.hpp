@@ -8,6 +8,9 @@
 
 namespace cistern::formats {
 
+// For a terminal: control characters but the ends of lines become '?', so that nothing in a report steers it.
+std::string plain_lines(std::string text);
+
 // "5 blocks, 3.8 MiB lost at 3 sites"
 std::string verdict(const Run& run);
 

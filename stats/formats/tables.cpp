@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kNameBytes = 160;
 
-std::string plain(const String& text) { return {text.data(), text.size()}; }
+std::string plain(const String& text) { return plain_lines({text.data(), text.size()}); }
 
 String signed_bytes(double bytes) {
   const auto size = static_cast<Count>(bytes < 0 ? -bytes : bytes);

@@ -20,7 +20,7 @@ def compare(before, after, page, *options):
     done = subprocess.run([ARGUMENTS.command, "diff", "--json", *map(str, (before, after, "--html", page)), *options],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done
-    assert re.fullmatch(rf"{re.escape(str(page))}  \d+ KB\n", done.stderr), done
+    assert re.fullmatch(rf"cistern: {re.escape(str(page))}  \d+ KB\n", done.stderr), done
     return json.loads(done.stdout)["changes"], done.returncode
 
 

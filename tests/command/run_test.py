@@ -163,7 +163,7 @@ class Signals(Run):
         self.fail("the program is still there")
 
     def test_stops_and_continues_with_the_program(self):
-        started = self.start("sh", "-c", "kill -TSTP $$; echo continued")
+        started = self.start("sh", "-c", "kill -STOP $$; echo continued")
         self.assertTrue(os.WIFSTOPPED(os.waitpid(started.pid, os.WUNTRACED)[1]))
         os.kill(started.pid, signal.SIGCONT)
         output, _ = started.communicate(timeout=60)
