@@ -20,7 +20,7 @@ void visit_fields(Visitor& visit, SiteFigures& of) {
 
 struct ComparedSite {
   std::string kind, api;
-  StackId frames = 0;  // of the later run, where the site is in it
+  StackId frames = 0;  // those of the later run, if the site is in it
   SiteFigures before, after;
 };
 template <class Visitor>
@@ -69,9 +69,9 @@ void visit_fields(Visitor& visit, ComparedKind& of) {
 // --- The runs
 struct Side {
   std::string name;     // as the user called it
-  std::string command;  // of its first process
+  std::string command;  // the first process has this one
   Count processes = 0;
-  Seconds wall_s = 0;  // of the process that ran longest
+  Seconds wall_s = 0;  // the longest of its processes
   bool gpu_memory_used = false;
   std::vector<std::string> site_modes, estimated;  // each once
 };

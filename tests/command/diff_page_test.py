@@ -107,7 +107,7 @@ class ChangePage(BrowserTest):
         changes = self.open(before, after)
         self.assert_shows(changes)
         self.assert_kinds(json.loads(before.read_text()), json.loads(after.read_text()))
-        self.assertEqual(self.headline(), "+3.8 MiB lost on the GPU")
+        self.assertEqual(self.headline(), "+3.8 MiB lost on the GPU at 2 sites")
 
     def test_the_same_program_twice(self):
         changes = self.open(self.run_cuda("before.json"), self.run_cuda("after.json"))
@@ -127,7 +127,7 @@ class ChangePage(BrowserTest):
                 frame.update(line=frame["line"] + 7, offset=frame["offset"] + 64, file="/new" + frame["file"])
         changes = self.open_examples(before, after)
         self.assert_shows(changes)
-        self.assertEqual(self.headline(), "+2.0 MiB lost on the GPU")
+        self.assertEqual(self.headline(), "+2.0 MiB lost on the GPU at 2 sites")
         self.assertEqual([row[3] for row in self.rows()], ["grown", "new", "unchanged", "shrunk", "gone"])
         self.assertEqual(self.browser.run("flame.root.children.map(kind => kind.children.map(of => of.name))"),
                          [["main"]])
@@ -139,7 +139,7 @@ class ChangePage(BrowserTest):
     def test_an_empty_side(self):
         full, empty = example([row_of("make", 100), row_of("other", 50)]), example()
         self.assert_shows(self.open_examples(empty, full))
-        self.assertEqual(self.headline(), "+150 B lost on the GPU")
+        self.assertEqual(self.headline(), "+150 B lost on the GPU at 2 sites")
         self.assert_shows(self.open_examples(full, empty))
         self.assertEqual(self.headline(), "nothing grew")
         self.assertEqual({row[3] for row in self.rows()}, {"gone"})
@@ -156,7 +156,7 @@ class ChangePage(BrowserTest):
         for report in (before, after):
             report["cistern"]["gpu_memory_used"] = False
         self.open_examples(before, after)
-        self.assertEqual(self.headline(), "+20 B lost")
+        self.assertEqual(self.headline(), "+20 B lost at 1 site")
 
     def test_a_peak_that_one_report_names(self):
         before, after = example(), example()

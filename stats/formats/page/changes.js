@@ -74,7 +74,7 @@ const changeLegend = view => make('p', {class: 'legend'}, ['new', 'grown', 'unch
 
 function changeColumns(table, view) {
   const about = row => scope.estimated.has(`${view.list}.${row.kind}`) ? 'about ' : '';
-  const most = Math.max(greatest(table.rows, row => Math.abs(growthOf(row))), 1);
+  const most = Math.max(greatest(table.rows, row => row.list ? 0 : Math.abs(growthOf(row))), 1);
   const growth = row => {
     const bar = make('i', {class: 'bar strong'});
     bar.style.width = `${100 * Math.abs(growthOf(row)) / most}%`;
@@ -122,10 +122,11 @@ function changeHeadline({growth, before, after}) {
   const is_shown = row => (row.kind !== 'host') === uses_gpu;
   const view = id => kChangeViews.find(of => of.id === id);
   for (const [part, level] of [['lost', 'bad'], ['live', 'warn']]) {
-    const {grown_bytes} = growth[`${family}_${part}`];
+    const {grown_bytes, grown_sites} = growth[`${family}_${part}`];
     if (grown_bytes)
       return {level, is_shown, view: view(part),
-              text: [figure('verdict.grown', grown_bytes, signed(grown_bytes)), ` ${part}${where}`]};
+              text: [figure('verdict.grown', grown_bytes, signed(grown_bytes)), ` ${part}${where} at `,
+                     figure('verdict.sites', grown_sites, counted(grown_sites, 'site'))]};
   }
   const {host_lost, host_live} = growth;
   if (host_lost.grown_bytes || host_live.grown_bytes)  // of a program that uses the GPU
