@@ -86,7 +86,7 @@ TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
   EXPECT_EQ(lines_for("CISTERN_NUMA", "node:N"),
             Lines{"CISTERN_NUMA: 'node:N' is not local, interleave, node:N or off; using off"});
   EXPECT_EQ(lines_for("CISTERN_REPORT_FORMAT", "xml"),
-            Lines{"CISTERN_REPORT_FORMAT: 'xml' is not text or json; using text"});
+            Lines{"CISTERN_REPORT_FORMAT: 'xml' is not text, json or both; using text"});
   EXPECT_EQ(lines_for("CISTERN_SITES", "every"), Lines{"CISTERN_SITES: 'every' is not gpu, all or off; using gpu"});
   EXPECT_EQ(lines_for("CISTERN_HUGE_PAGES", "4k"),
             Lines{"CISTERN_HUGE_PAGES: '4k' is not thp, copied, 2m, 1g or off; using off"});

@@ -117,7 +117,7 @@ LAUNCHERS = [
     ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], FAILS),
     ("a launcher in the place of the first", ["sh", "-c", "LEAKY lose & wait; exec env A=b timeout 9 true"], FAILS),
     ("several, one in the place of the other", ["sh", "-c", "LEAKY lose; exec nice sh -c 'true; exec true'"], FAILS),
-    ("one that ends after another program has come", ["sh", "-c", "(sleep .2; LEAKY lose) & exec sleep 1"], FAILS),
+    ("one that ends after another program has come", ["sh", "-c", "(sleep .2; LEAKY lose) & exec sleep 5"], FAILS),
     ("bash that puts its last command in its place", ["bash", "-c", "LEAKY lose; LEAKY use"], FAILS),
     ("another program that has no preload", ["sh", "-c", "LEAKY lose; exec env -u LD_PRELOAD true"], 0),
     ("by exec", ["sh", "-c", "exec LEAKY lose"], FAILS),
