@@ -1,6 +1,6 @@
 # Makes page_template.hpp out of FOLDER (stats/formats/page): the page as one text, whose style and scripts stand in it.
 # Run by `cmake -DFOLDER=... -DOUTPUT=... -P`. The page lets nothing run but what is hashed here.
-set(scripts words data paint timeline flame table verdict pools copies main)
+set(scripts words data paint timeline flame table verdict pools copies changes main)
 
 # The hash of a text as a source of a Content-Security-Policy: 'sha256-' and base64.
 function(policy_source text result)

@@ -1,11 +1,14 @@
-// `cistern diff`: what has grown, gone and come between two runs. Exit code 1: something grew by more than the
-// tolerance.
+// `cistern diff`: what has grown, gone and come between two runs, as a table and as a page for a browser. Exit code 1:
+// something grew by more than the tolerance.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
+#include "shim/command/output.hpp"
+#include "shim/command/pages.hpp"
+#include "stats/formats/comparison.hpp"
 #include "stats/formats/groups.hpp"
 #include "stats/formats/summary.hpp"
 
@@ -13,8 +16,9 @@ namespace cistern::command {
 namespace {
 
 struct Asked {
-  std::string before, after, by = "site", tolerance = "0";
+  std::string before, after, by = "site", tolerance = "0", page;
   bool lost = false, json = false;
+  formats::PageLimits limits;
 };
 
 // "5%" of what was there before, or a number of bytes with K, M or G.
@@ -48,7 +52,18 @@ int diff(const Asked& asked) {
   const auto changes = formats::changes(before, after, *formats::group_named(asked.by));
   bool grew = false;
   for (const formats::Change& change : changes) grew |= !tolerance.allows(change, asked.lost);
+  std::string page_line;
+  if (!asked.page.empty())
+    page_line = write_page(asked.page, [&] {
+      return formats::page(formats::compared(before, asked.before, after, asked.after), asked.limits);
+    });
   std::fputs((asked.json ? formats::change_json(changes) : formats::change_table(changes)).c_str(), stdout);
+  if (asked.page.empty()) return grew;
+  if (asked.json) {
+    say(page_line);  // the output stays JSON
+  } else {
+    std::puts(page_line.c_str());
+  }
   return grew;
 }
 
@@ -64,6 +79,9 @@ void add_diff(CLI::App& app, Outcome& outcome) {
   command->add_option("--tolerance", asked->tolerance, "the growth of one row that is no failure: 1MiB, 5% (0)");
   command->add_flag("--lost", asked->lost, "judge by lost memory only");
   command->add_flag("--json", asked->json, "for a machine");
+  auto* const page =
+      command->add_option("--html", asked->page, "write a page for a browser, by call site, to this file");
+  add_page_limits(*command, asked->limits)->needs(page);
   command->callback([asked, &outcome] { outcome.exit_code = diff(*asked); });
 }
 

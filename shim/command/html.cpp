@@ -5,8 +5,7 @@
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
-#include "shim/command/output.hpp"
-#include "stats/formats/page.hpp"
+#include "shim/command/pages.hpp"
 
 namespace cistern::command {
 namespace {
@@ -28,17 +27,10 @@ struct Arguments {
   formats::PageLimits limits;
 };
 
-void write_page(const Arguments& of) {
+void html(const Arguments& of) {
   const formats::Run run = read_reports(of.inputs);
   const std::string output = of.output.empty() ? beside(of.inputs.front()) : of.output;
-  std::string page;
-  try {
-    page = formats::page(run, of.limits);
-  } catch (const formats::PageTooLarge& error) {
-    throw BadInput(std::string(error.what()) + ": give --max-size, or fewer files");
-  }
-  write_file(output, page);
-  std::printf("%s  %zu KB\n", output.c_str(), (page.size() + 999) / 1000);
+  std::puts(write_page(output, [&] { return formats::page(run, of.limits); }).c_str());
 }
 
 }  // namespace
@@ -48,9 +40,8 @@ void add_html(CLI::App& app, Outcome&) {
   const auto of = std::make_shared<Arguments>();
   command->add_option("FILE", of->inputs, "JSON reports, or folders of them")->required();
   command->add_option("-o,--output", of->output, "the page; beside the first FILE if not given");
-  command->add_option("--max-size", of->limits.bytes_max, "leave out the smallest sites until it fits (5MB)")
-      ->transform(CLI::AsSizeValue(true));
-  command->callback([of] { write_page(*of); });
+  add_page_limits(*command, of->limits);
+  command->callback([of] { html(*of); });
 }
 
 }  // namespace cistern::command

@@ -13,24 +13,6 @@ constexpr std::size_t kFramesOfName = 6;
 
 std::string base(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Without lines and offsets: a site has the same name in the next build of the program. On a stack of Python code only
-// that counts, as in reports.
-std::string site_name(const Run& run, const LiveRow& row) {
-  const Stack& stack = run.stacks[row.frames];
-  const bool any_python = std::ranges::any_of(stack, [&](FrameId id) { return run.frames[id].python; });
-  std::string name;
-  std::size_t shown = 0;
-  for (const FrameId id : stack) {
-    const Frame& frame = run.frames[id];
-    if (any_python && !frame.python) continue;
-    if (shown++ == kFramesOfName) break;
-    if (!name.empty()) name += " < ";
-    name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";
-    if (frame.function == "main") break;
-  }
-  return name.empty() ? "without a call site" : name;
-}
-
 template <class Value>
 std::string first_known(const Run& run, const LiveRow& row, const char* none, Value value) {
   for (const FrameId id : run.stacks[row.frames])
@@ -53,7 +35,7 @@ std::string name_of_group(const Run& run, const LiveRow& row, GroupBy by) {
     case GroupBy::site:
       break;
   }
-  return row.kind + "  " + site_name(run, row);
+  return site_name(run, row.kind, row.frames);
 }
 
 void add(Group& group, const LiveRow& row) {
@@ -72,6 +54,22 @@ std::map<std::string, Group> by_name(const Run& run, GroupBy by) {
 }
 
 }  // namespace
+
+std::string site_name(const Run& run, const std::string& kind, StackId of_site) {
+  const Stack& stack = run.stacks[of_site];
+  const bool any_python = std::ranges::any_of(stack, [&](FrameId id) { return run.frames[id].python; });
+  std::string name;
+  std::size_t shown = 0;
+  for (const FrameId id : stack) {
+    const Frame& frame = run.frames[id];
+    if (any_python && !frame.python) continue;
+    if (shown++ == kFramesOfName) break;
+    if (!name.empty()) name += " < ";
+    name += !frame.function.empty() ? frame.function : !frame.module.empty() ? base(frame.module) : "generated code";
+    if (frame.function == "main") break;
+  }
+  return kind + "  " + (name.empty() ? "without a call site" : name);
+}
 
 std::optional<GroupBy> group_named(std::string_view word) {
   constexpr std::pair<std::string_view, GroupBy> kWords[] = {{"site", GroupBy::site},

@@ -13,6 +13,10 @@ enum class GroupBy { site, module, file, python, kind };
 // Nothing: no such word.
 std::optional<GroupBy> group_named(std::string_view word);
 
+// "host  make < main": without lines and offsets, so that a site has the same name in the next build of the program. On
+// a stack of Python code only that counts, as in reports.
+std::string site_name(const Run& run, const std::string& kind, StackId of_site);
+
 struct Group {
   std::string name;  // one line; of a site the functions of its stack, innermost first
   Count blocks = 0, bytes = 0, lost_blocks = 0, lost_bytes = 0;

@@ -38,21 +38,39 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
+std::string cut(std::string_view text) {
+  constexpr std::size_t kBytes = 100;
+  const auto continues = [&](std::size_t at) { return (text[at] & 0xC0) == 0x80; };  // a character of UTF-8
+  std::size_t bytes = std::min(text.size(), kBytes);
+  while (bytes && bytes < text.size() && continues(bytes)) --bytes;
+  return std::string(text.substr(0, bytes)) + (bytes < text.size() ? "..." : "");
+}
+
 std::string title_of(const Run& run) {
   if (run.reports.size() != 1) return std::to_string(run.reports.size()) + " processes";
-  constexpr std::size_t kBytes = 100;
-  const std::string_view command = run.reports.front().cistern.command;
-  const auto continues = [&](std::size_t at) { return (command[at] & 0xC0) == 0x80; };  // a character of UTF-8
-  std::size_t bytes = std::min(command.size(), kBytes);
-  while (bytes && bytes < command.size() && continues(bytes)) --bytes;
-  return escaped(command.substr(0, bytes)) + (bytes < command.size() ? "..." : "");
+  return cut(run.reports.front().cistern.command);
 }
 
 std::string filled(std::string_view title, std::string_view data) {
   std::string html = kPageTemplate;
-  for (const auto& [mark, value] : {std::pair<std::string_view, std::string_view>("@DATA@", data), {"@TITLE@", title}})
+  for (const auto& [mark, value] :
+       {std::pair<std::string, std::string>("@DATA@", base64(gzip(data))), {"@TITLE@", escaped(title)}})
     html.replace(html.find(mark), mark.size(), value);
   return html;
+}
+
+// The page with as many rows as fit, of at most `rows`: the sizes of pages tell how many do; a few rounds find it.
+template <class PageWith>
+std::string fitted(std::size_t rows, std::size_t bytes_max, PageWith&& page_with) {
+  for (;;) {
+    std::string html = page_with(rows);
+    if (html.size() <= bytes_max) return html;
+    if (!rows)
+      throw PageTooLarge("the page would have " + std::to_string(html.size()) + " bytes, and may have " +
+                         std::to_string(bytes_max));
+    const double fitting = 0.9 * static_cast<double>(bytes_max) / static_cast<double>(html.size());
+    rows = rows > 10 ? static_cast<std::size_t>(static_cast<double>(rows) * fitting) : 0;
+  }
 }
 
 // One page's worth of the run: its first reports and rows, as they are ranked.
@@ -77,7 +95,7 @@ class Choice {
     for (std::size_t i = 0; i < row_count; ++i) kept.insert(rows_[i].address);
     std::vector<const Report*> in_order = reports_;
     std::ranges::sort(in_order);  // they are elements of one vector
-    return filled(title_, base64(gzip(page_data(run_, in_order, kept, hints_))));
+    return filled(title_, page_data(run_, in_order, kept, hints_));
   }
 
  private:
@@ -110,24 +128,21 @@ class Choice {
 
 }  // namespace
 
-// Half of the room beside the template is for what has no call site, at most. The sizes of pages tell how many rows
-// fit; a few rounds do.
+// Half of the room beside the template is for what has no call site, at most.
 std::string page(const Run& run, PageLimits limits) {
   Choice choice(run);
   std::size_t reports = choice.reports();
   choice.keep_reports(reports);
   const std::size_t without_sites_max = (limits.bytes_max + sizeof kPageTemplate) / 2;
   while (reports > 1 && choice.page_with(0).size() > without_sites_max) choice.keep_reports(reports /= 2);
-  std::size_t rows = std::min(choice.rows(), limits.rows_max);
-  for (;;) {
-    std::string html = choice.page_with(rows);
-    if (html.size() <= limits.bytes_max) return html;
-    if (!rows)
-      throw PageTooLarge("the page would have " + std::to_string(html.size()) + " bytes, and may have " +
-                         std::to_string(limits.bytes_max));
-    const double fitting = 0.9 * static_cast<double>(limits.bytes_max) / static_cast<double>(html.size());
-    rows = rows > 10 ? static_cast<std::size_t>(static_cast<double>(rows) * fitting) : 0;
-  }
+  return fitted(std::min(choice.rows(), limits.rows_max), limits.bytes_max,
+                [&](std::size_t rows) { return choice.page_with(rows); });
+}
+
+std::string page(const Comparison& of, PageLimits limits) {
+  const std::string title = cut(of.before.name) + " -> " + cut(of.after.name);
+  return fitted(std::min(of.sites.size(), limits.rows_max), limits.bytes_max,
+                [&](std::size_t sites) { return filled(title, page_data(of, sites)); });
 }
 
 }  // namespace cistern::formats

@@ -1,8 +1,10 @@
-// Reports as one HTML page that shows them by itself, without a network: what `cistern html` writes.
+// Reports as one HTML page that shows them by itself, without a network: what `cistern html` writes; and two runs
+// beside each other: what `cistern diff --html` writes.
 #pragma once
 #include <stdexcept>
 #include <string>
 
+#include "stats/formats/comparison.hpp"
 #include "stats/formats/model.hpp"
 
 namespace cistern::formats {
@@ -19,5 +21,6 @@ struct PageTooLarge : std::runtime_error {
 
 // Throws PageTooLarge where not even the figures without a call site fit.
 std::string page(const Run& run, PageLimits limits);
+std::string page(const Comparison& of, PageLimits limits);
 
 }  // namespace cistern::formats

@@ -1,8 +1,10 @@
 // See page_data.hpp.
 #include "stats/formats/page_data.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -33,17 +35,44 @@ Others others_of(const char* list, const CopyRow& row) {
   return {list, row.kind, "", false, false, 1, row.count, row.bytes};
 }
 
+// Sites of one kind that are not in the page.
+struct OtherSites {
+  std::string kind;
+  Count rows = 0;
+  SiteFigures before, after;
+};
+template <class Visitor>
+void visit_fields(Visitor& visit, OtherSites& of) {
+  visit("kind", of.kind), visit("rows", of.rows), visit("before", of.before), visit("after", of.after);
+}
+
+void add(SiteFigures& sum, const SiteFigures& of) {
+  sum.blocks += of.blocks, sum.bytes += of.bytes, sum.lost_blocks += of.lost_blocks, sum.lost_bytes += of.lost_bytes;
+  sum.peak_blocks += of.peak_blocks, sum.peak_bytes += of.peak_bytes;
+}
+
+std::vector<OtherSites> others_of(std::span<const ComparedSite> sites) {
+  std::vector<OtherSites> all;
+  for (const ComparedSite& site : sites) {
+    auto sum = std::ranges::find(all, site.kind, &OtherSites::kind);
+    if (sum == all.end()) sum = all.insert(sum, {site.kind, 0, {}, {}});
+    ++sum->rows, add(sum->before, site.before), add(sum->after, site.after);
+  }
+  return all;
+}
+
 // The stacks and frames of the page, in the order in which they were first used.
 class Stacks {
  public:
-  explicit Stacks(const Run& run) : run_(run) {}
+  Stacks(const std::vector<Stack>& stacks, const std::vector<Frame>& frames)
+      : all_stacks_(stacks), all_frames_(frames) {}
   std::size_t id_of(StackId stack) {
     const auto [at, is_new] = stack_ids_.try_emplace(stack, stacks_.size());
     if (!is_new) return at->second;
     auto& frames = stacks_.emplace_back();
-    for (const FrameId frame : run_.stacks[stack]) {
+    for (const FrameId frame : all_stacks_[stack]) {
       const auto [id, is_new_frame] = frame_ids_.try_emplace(frame, frames_.size());
-      if (is_new_frame) frames_.push_back(run_.frames[frame]);
+      if (is_new_frame) frames_.push_back(all_frames_[frame]);
       frames.push_back(id->second);
     }
     return at->second;
@@ -52,7 +81,8 @@ class Stacks {
   const std::vector<Frame>& frames() const { return frames_; }
 
  private:
-  const Run& run_;
+  const std::vector<Stack>& all_stacks_;
+  const std::vector<Frame>& all_frames_;
   std::unordered_map<StackId, std::size_t> stack_ids_;
   std::unordered_map<FrameId, std::size_t> frame_ids_;
   std::vector<std::vector<Count>> stacks_;
@@ -123,6 +153,10 @@ class Writer {
   }
   template <class Value>
   void write(const std::vector<Value>& values) {
+    write(std::span<const Value>(values));
+  }
+  template <class Value>
+  void write(std::span<const Value> values) {
     text_ += '[';
     const std::size_t begin = text_.size();
     for (const Value& value : values) {
@@ -184,7 +218,7 @@ class Writer {
 std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
                       const std::vector<std::string>& hints) {
   std::string text;
-  Stacks stacks(run);
+  Stacks stacks(run.stacks, run.frames);
   Writer writer(text, stacks, kept);
   {
     Writer::Members page(writer);
@@ -192,6 +226,26 @@ std::string page_data(const Run& run, const std::vector<const Report*>& reports,
     page("processes", Count(run.reports.size()));
     page("hints", hints);
     page("reports", reports);
+    page("stacks", stacks.stacks());
+    page("frames", stacks.frames());
+  }
+  return text;
+}
+
+std::string page_data(const Comparison& of, std::size_t site_count) {
+  std::string text;
+  Stacks stacks(of.stacks, of.frames);
+  const Rows none;
+  Writer writer(text, stacks, none);
+  {
+    const std::span<const ComparedSite> sites(of.sites);
+    Writer::Members page(writer);
+    page("version", std::string(CISTERN_VERSION));
+    page("before", of.before), page("after", of.after);
+    page("kinds", of.kinds);
+    page("growth", of.growth);
+    page("sites", sites.first(site_count));
+    page("others", others_of(sites.subspan(site_count)));
     page("stacks", stacks.stacks());
     page("frames", stacks.frames());
   }

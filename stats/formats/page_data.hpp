@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "stats/formats/comparison.hpp"
 #include "stats/formats/model.hpp"
 
 namespace cistern::formats {
@@ -30,5 +31,10 @@ void visit_rows(const Report& report, Call&& call) {
 // "by_library", "suppressed", "rows", "blocks", "bytes"}`. `processes` counts those that are not in `reports`, too.
 std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
                       const std::vector<std::string>& hints);
+
+// `{"version", "before", "after", "kinds", "growth", "sites", "others", "stacks", "frames"}`: the members of a
+// Comparison, with its first `site_count` sites. `others` are the sums of the rest: `{"kind", "rows", "before",
+// "after"}`.
+std::string page_data(const Comparison& of, std::size_t site_count);
 
 }  // namespace cistern::formats

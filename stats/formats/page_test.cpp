@@ -178,6 +178,58 @@ TEST(Page, NoTextOfAReportIsMarkup) {
   EXPECT_EQ(title_of(html), "./app &lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;  - Cistern");
 }
 
+Comparison comparison_of(std::size_t sites) {
+  Run before = run_of({Report()}), after = before;
+  for (std::size_t i = 0; i < sites; ++i) {
+    Frame frame;
+    frame.function = "site_" + std::to_string(i * 7919);
+    after.frames.push_back(frame);
+    after.stacks.push_back({static_cast<FrameId>(after.frames.size() - 1)});
+    LiveRow row;
+    row.kind = i % 2 ? "host" : "device:0", row.leak_class = "lost", row.blocks = 1, row.bytes = i + 1;
+    row.frames = static_cast<StackId>(after.stacks.size() - 1);
+    (i % 3 ? before : after).reports[0].leaks.push_back(row);
+  }
+  before.frames = after.frames, before.stacks = after.stacks;
+  return compared(before, "</title><script>", after, "new/");
+}
+
+TEST(Page, OfTwoRunsFitsAndLosesNothing) {
+  constexpr Count kSites = 30'000;
+  const Comparison comparison = comparison_of(kSites);
+  const std::size_t empty = page(comparison, {.rows_max = 0}).size();
+  for (const std::size_t bytes_max : {empty + 2000, std::size_t{5'000'000}}) {
+    const std::string html = page(comparison, {.bytes_max = bytes_max});
+    EXPECT_LE(html.size(), bytes_max);
+    EXPECT_EQ(title_of(html), "&lt;/title&gt;&lt;script&gt; -&gt; new/ - Cistern");
+    const Json data = data_of(html);
+    EXPECT_LE(data["sites"].size(), 20'000u);
+    Count bytes = 0, rows = data["sites"].size();
+    for (const char* list : {"sites", "others"})
+      for (const Json& site : data[list])
+        for (const char* side : {"before", "after"}) bytes += site[side]["lost_bytes"].get<Count>();
+    for (const Json& other : data["others"]) rows += other["rows"].get<Count>();
+    EXPECT_EQ(bytes, kSites * (kSites + 1) / 2);
+    EXPECT_EQ(rows, kSites);
+    EXPECT_EQ(data["sites"][0]["kind"], "device:0");
+  }
+  EXPECT_THROW(page(comparison, {.bytes_max = empty / 2}), PageTooLarge);
+}
+
+TEST(Page, OfTwoRunsHasEachSiteOnceWithItsStack) {
+  const Json data = data_of(page(comparison_of(2), {}));
+  EXPECT_EQ(data["sites"], Json::parse(R"([
+    {"kind": "device:0", "frames": 0,
+     "before": {"blocks": 0, "bytes": 0, "lost_blocks": 0, "lost_bytes": 0, "peak_blocks": 0, "peak_bytes": 0},
+     "after": {"blocks": 1, "bytes": 1, "lost_blocks": 1, "lost_bytes": 1, "peak_blocks": 0, "peak_bytes": 0}},
+    {"kind": "host", "frames": 1,
+     "before": {"blocks": 1, "bytes": 2, "lost_blocks": 1, "lost_bytes": 2, "peak_blocks": 0, "peak_bytes": 0},
+     "after": {"blocks": 0, "bytes": 0, "lost_blocks": 0, "lost_bytes": 0, "peak_blocks": 0, "peak_bytes": 0}}])"));
+  EXPECT_FALSE(data.contains("others"));
+  EXPECT_EQ(data["frames"][1]["function"], "site_7919");
+  EXPECT_EQ(data["growth"]["host_lost"]["shrunk_bytes"], 2);
+}
+
 TEST(Page, ATitleIsCutBetweenCharacters) {
   Report report = with_leaks(0, "host");
   report.cistern.command = std::string(99, 'a') + "\xC3\xA4z";

@@ -19,7 +19,8 @@ async function unpacked(base64) {
   data.stacks ??= [];
   data.hints ??= [];
   for (const frame of data.frames) describeFrame(frame);
-  for (const report of data.reports) completeReport(report, data.stacks);
+  if (data.reports) for (const report of data.reports) completeReport(report, data.stacks);
+  else completeChanges(data);
   return data;
 }
 
@@ -31,6 +32,7 @@ function describeFrame(frame) {
   frame.place = frame.file ? fileName(frame.file) + (frame.line ? `:${frame.line}` : '')
               : module ? `${module}+${hex(frame.offset)}` : hex(frame.address);
   frame.name = frame.function ?? frame.place;
+  frame.key = `${frame.name}|${frame.file ?? frame.module}`;
   frame.text = `${frame.name} ${frame.file ?? ''} ${frame.module ?? ''}`.toLowerCase();
 }
 

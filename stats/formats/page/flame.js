@@ -1,12 +1,13 @@
 // The flame graph, an icicle: a box for each call, as wide as its memory, callers above what they call; kinds on top.
 
-// A tree of {name, frame, kind, value, blocks, children, parent}. Frames of one function are one box.
+// A tree of {name, frame, kind, value, children, parent} and what `view.add` adds up. Frames of one function are one
+// box.
 function flameTree(rows, view, data) {
-  const root = {name: 'all kinds', kind: '', value: 0, blocks: 0, children: new Map()};
-  const add = (node, row) => { node.value += view.weight(row), node.blocks += view.blocks?.(row) ?? 0; };
+  const root = {name: 'all kinds', kind: '', value: 0, children: new Map()};
+  const add = (node, row) => { node.value += view.weight(row), view.add(node, row); };
   const child = (parent, key, name, kind, frame) => {
     let node = parent.children.get(key);
-    if (!node) parent.children.set(key, node = {name, kind, frame, value: 0, blocks: 0, children: new Map(), parent});
+    if (!node) parent.children.set(key, node = {name, kind, frame, value: 0, children: new Map(), parent});
     return node;
   };
   for (const row of rows) {
@@ -16,11 +17,11 @@ function flameTree(rows, view, data) {
     add(node, row);
     const stack = stackOf(row, data);
     for (const frame of tellingFrames(stack).reverse()) {
-      node = child(node, `${frame.name}|${frame.file ?? frame.module}`, frame.name, row.kind, frame);
+      node = child(node, frame.key, frame.name, row.kind, frame);
       add(node, row);
     }
     if (stack.length) continue;
-    const name = row.list ? '(smaller sites, left out)' : '(no call site)';
+    const name = row.list ? '(other sites, left out)' : '(no call site)';
     add(child(node, name, name, row.kind), row);
   }
   for (const nodes = [root]; nodes.length;) {
@@ -63,9 +64,9 @@ class FlameGraph {
   matches(node) {
     return this.pattern && (node.frame?.text ?? node.name.toLowerCase()).includes(this.pattern);
   }
-  // The value of all boxes that match, each byte once.
-  matchedValue(node = this.top) {
-    return this.matches(node) ? node.value : node.children.reduce((sum, child) => sum + this.matchedValue(child), 0);
+  // The outermost boxes that match: each byte is in one of them.
+  matched(node = this.top) {
+    return this.matches(node) ? [node] : node.children.flatMap(child => this.matched(child));
   }
 
   draw() {
@@ -98,8 +99,7 @@ class FlameGraph {
   drawBox(context, {node, x, y, width, height}) {
     const drawn = Math.max(width - 1, 1), matched = this.matches(node);
     context.globalAlpha = this.pattern && !matched ? 0.55 : 1;
-    context.fillStyle = matched ? theme.color('match') : node.frame ? frameColor(node.kind, node.name)
-                      : node.kind ? kindColor(node.kind) : theme.color('line');
+    context.fillStyle = matched ? theme.color('match') : this.view.color(node);
     context.fillRect(x, y, drawn, height);
     if (node === this.selected) {
       context.strokeStyle = theme.color('accent');
@@ -107,9 +107,8 @@ class FlameGraph {
       context.strokeRect(x + 1, y + 1, Math.max(drawn - 2, 1), height - 2);
     }
     if (width > 26) {
-      context.fillStyle = !node.frame && node.kind && !matched ? theme.color('on_kind')
-                        : matched ? theme.color('on_match') : theme.color('text');
-      const text = width > 260 ? `${node.name}  ${this.view.show(node.value)}` : node.name;
+      context.fillStyle = theme.color(matched ? 'on_match' : this.view.colorOn?.(node) ?? 'text');
+      const text = width > 260 ? `${node.name}  ${this.view.label(node)}` : node.name;
       context.fillText(fitted(context, text, width - 8), x + 4, y + height / 2 + 1);
     }
     context.globalAlpha = 1;
@@ -119,26 +118,20 @@ class FlameGraph {
     const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     return this.boxes.find(of => x >= of.x && x < of.x + of.width && y >= of.y && y < of.y + of.height)?.node;
   }
-  figures(node) {
-    const has_blocks = this.view.blocks && !this.view.counts;
-    const blocks = has_blocks ? ` in ${counted(node.blocks, 'block')}` : '';
-    const share = percent(node.value / this.root.value);
-    return `${this.view.show(node.value)}${blocks}, ${share} of ${this.view.show(this.root.value)}`;
-  }
   hover(event) {
     const node = this.at(event);
     this.canvas.style.cursor = node ? 'pointer' : '';
     if (!node) return hideTip();
     const place = node.frame ? make('div', {class: 'mono'}, longPlace(node.frame)) : '';
-    showTip(event, make('b', {}, node.name), place, make('div', {}, this.figures(node)));
+    showTip(event, make('b', {}, node.name), place, make('div', {}, this.view.said(node, this.root)));
   }
   say(node) {
     this.status.replaceChildren(make('b', {}, node.name), '  ',
       node.frame?.file ? make('span', {class: 'mono'}, `${node.frame.place}  `) : '',
-      figure('flame.value', node.value, this.figures(node)));
+      figure('flame.value', node.value, this.view.said(node, this.root)));
     if (!this.pattern) return;
-    const matched = this.matchedValue();
-    const text = `  search: ${this.view.show(matched)}, ${percent(matched / this.top.value)}`;
+    const nodes = this.matched(), matched = sumOf(nodes, of => of.value);
+    const text = `  search: ${this.view.found(nodes, this.top)}`;
     this.status.append(make('span', {class: 'matched'}, figure('flame.matched', matched, text)));
   }
 

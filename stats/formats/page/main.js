@@ -1,6 +1,23 @@
 // The state of the page - which processes, which memory, which kind, which time, which words - and what changes it.
 
-// `list`: the list of the report that the rows are of.
+// A view of one run. Its rows are of the report's list `list`; `node` is a box of the flame graph.
+const kReportView = {
+  is_shown: () => true, show: bytes, weight: row => row.bytes, blocks: row => row.blocks,
+  rows(scope) { return scope[this.list].filter(this.is_shown); },
+  facts: siteFacts,
+  add(node, row) { node.blocks = (node.blocks ?? 0) + (this.blocks?.(row) ?? 0); },
+  color: node => node.frame ? frameColor(node.kind, node.name) : node.kind ? kindColor(node.kind) : theme.color('line'),
+  colorOn: node => !node.frame && node.kind ? 'on_kind' : 'text',
+  label(node) { return this.show(node.value); },
+  said(node, root) {
+    const blocks = this.blocks && !this.counts ? ` in ${counted(node.blocks, 'block')}` : '';
+    return `${this.show(node.value)}${blocks}, ${percent(node.value / root.value)} of ${this.show(root.value)}`;
+  },
+  found(nodes, top) {
+    const sum = sumOf(nodes, node => node.value);
+    return `${this.show(sum)}, ${percent(sum / top.value)}`;
+  },
+};
 const kViews = [
   {id: 'lost', title: 'Lost', note: 'Memory that nothing of the program leads to any more.',
    list: 'leaks', classes: true, is_shown: row => isLost(row) && !row.suppressed},
@@ -12,13 +29,11 @@ const kViews = [
    list: 'growing', blocks: undefined, optional: true},
   {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.',
    list: 'in_loops', weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true,
-   optional: true},
-].map(view => ({
-  weight: row => row.bytes, blocks: row => row.blocks, show: view.counts ? grouped : bytes,
-  rows: scope => scope[view.list].filter(view.is_shown ?? (() => true)), ...view}));
+   show: grouped, optional: true},
+].map(view => ({...kReportView, ...view}));
 
-const state = {view: kViews[0], kind: undefined, time: undefined, pattern: ''};
-let data, scope, flame, table, timeline;
+const state = {view: undefined, kind: undefined, time: undefined, pattern: ''};
+let data, page, scope, flame, table, timeline;
 
 const byId = id => document.getElementById(id);
 
@@ -47,13 +62,14 @@ function showChoices() {
   const button = (text, is_chosen, change, attributes) => make('button', {
     type: 'button', 'aria-pressed': String(is_chosen), ...attributes,
     onclick: () => { Object.assign(state, change); showSites(); }}, text);
-  const views = kViews.filter(view => !view.optional || view.rows(scope).length);
+  const views = page.views.filter(view => !view.optional || view.rows(scope).length);
   byId('views').replaceChildren(...views.map(view =>
     button(view.title, view === state.view, {view, kind: undefined}, {'data-view': view.id})));
   const kinds = [...new Set(state.view.rows(scope).map(row => row.kind))];
   kinds.sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
   byId('kind_filter').replaceChildren(...kinds.length < 2 ? [] : [undefined, ...kinds].map(kind =>
     button(kind ? [swatch(kind), kind] : 'all kinds', kind === state.kind, {kind}, {'data-kind-filter': kind})));
+  byId('legend').replaceChildren(...[state.view.legend?.()].filter(Boolean));
   byId('time_filter').replaceChildren(...!state.time ? [] : [make('button', {
     type: 'button', class: 'chosen', onclick: () => timeline.set(undefined)},
     `allocated ${seconds(state.time[0])} to ${seconds(state.time[1])} \u2715`)]);
@@ -68,39 +84,45 @@ function firstView() {
 
 function openSite(row) {
   const is_same = other => ['kind', 'class', 'frames', 'api', 'object'].every(name => other[name] === row[name]);
-  const view = kViews.find(of => of.classes && of.rows(scope).some(is_same));
+  const view = [page.firstView(), ...page.views].find(of => of.rows(scope).some(is_same));
   Object.assign(state, {view, kind: undefined, pattern: ''});
   byId('search').value = '';
   timeline.set(undefined);
   table.open(table.rows.find(is_same));
 }
 
-// --- The whole page
+// --- The whole page, which is of the reports of one run, or else of two runs (changePage)
+
+const reportPage = {
+  views: kViews, without: [], firstView,
+  command: () => scope.single ? scope.single.cistern.command ?? ''
+                              : counted(scope.reports.length, 'process', 'processes'),
+  scopes: () => data.reports.map(processName),
+  scope: chosen => scopeOf(chosen === 'all' ? data.reports : [data.reports[Number(chosen)]]),
+  show() {
+    showVerdict(scope, data, openSite, report => showScope(String(data.reports.indexOf(report))));
+    showKinds(scope);
+    showPools(scope);
+    showCopies(scope, data);
+    showNotes(scope, data);
+  },
+};
 
 function showScope(chosen) {
-  scope = scopeOf(chosen === 'all' ? data.reports : [data.reports[Number(chosen)]]);
-  Object.assign(state, {view: firstView(), kind: undefined, time: undefined});
+  scope = page.scope(chosen);
+  Object.assign(state, {view: page.firstView(), kind: undefined, time: undefined});
   byId('scope').value = chosen;
-  byId('command').textContent = scope.single ? scope.single.cistern.command ?? ''
-                                             : counted(scope.reports.length, 'process', 'processes');
+  byId('command').textContent = page.command();
   timeline.show(scope);
-  showSections();
+  page.show();
   showSites();
-}
-
-function showSections() {
-  showVerdict(scope, data, openSite, report => showScope(String(data.reports.indexOf(report))));
-  showKinds(scope);
-  showPools(scope);
-  showCopies(scope, data);
-  showNotes(scope, data);
 }
 
 // What is drawn has the theme's colours in it.
 function redraw() {
   byId('theme').textContent = theme.dark ? 'light' : 'dark';
   timeline.draw();
-  showSections();
+  page.show();
   flame.draw();
   table.draw();
   showChoices();
@@ -144,11 +166,13 @@ function fail(error) {
 
 async function start() {
   data = await unpacked(byId('data').textContent.trim());
+  page = data.reports ? reportPage : changePage;
+  for (const id of page.without) byId(id).hidden = true;
   document.querySelector('main').hidden = false;
   timeline = new Timeline(section('time'), range => { state.time = range; showSites(); });
   flame = new FlameGraph(byId('flame'), byId('flame_status'), byId('path'));
   table = new SiteTable(byId('table'), data);
-  const processes = data.reports.map((report, i) => make('option', {value: i}, processName(report)));
+  const processes = page.scopes().map((name, i) => make('option', {value: i}, name));
   const all = make('option', {value: 'all'}, `all ${processes.length} processes together`);
   byId('scope').hidden = processes.length < 2;
   byId('scope').replaceChildren(...processes.length < 2 ? [] : [all], ...processes);

@@ -25,6 +25,16 @@ function frameColor(kind, name) {
   return `hsl(${hueOf(kind) + hash % 13} ${theme.dark ? 34 : 52}% ${light}%)`;
 }
 
+// What grew is red and what shrank blue-green, the more of its memory the stronger; what is new or gone is strongest.
+function changeColor(change, share) {
+  const hues = {new: 4, grown: 4, shrunk: 184, gone: 184}, hue = hues[change];
+  if (hue === undefined) return theme.color('same');
+  const strength = change === 'new' || change === 'gone' ? 1 : 0.2 + 0.4 * Math.min(share, 1);
+  const saturation = (hue === 4 ? 36 : 28) + 20 * strength;
+  const light = theme.dark ? 26 + 12 * strength : 89 - 22 * strength;
+  return `hsl(${hue} ${saturation}% ${light}%)`;
+}
+
 // The context to draw with in CSS pixels, emptied.
 function prepared(canvas, height) {
   const width = canvas.clientWidth, scale = devicePixelRatio || 1;

@@ -12,7 +12,7 @@ function siteFrame(row, data) {
 
 function siteName(row, data) {
   const frame = siteFrame(row, data);
-  if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'smaller site')}, left out of this page`);
+  if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'other site')}, left out of this page`);
   if (!frame) return make('i', {}, 'no call site');
   const place = make('span', {class: 'faint mono'}, ` ${frame.place}`);
   return [make('b', {class: 'mono'}, shortened(frame.name)), frame.name === frame.place ? [] : place,
@@ -35,6 +35,17 @@ function stackList(stack) {
     make('span', {class: 'faint'}, longPlace(frame), frame.inlined ? '  (inlined)' : ''))));
 }
 
+function siteFacts(row) {
+  const references = row.retained || row.released
+    ? `created ${row.created}, retained ${row.retained}, released ${row.released}` : '';
+  const kept = row.kept_parent_bytes ? `keeps its released parent alive: ${bytes(row.kept_parent_bytes)}` : '';
+  return [row.object, row.api, row.owner ? `by ${row.owner}` : '', row.suppressed ? 'suppressed' : '',
+          row.inherited ? 'from before the fork' : '',
+          row.last_s !== undefined && !row.list ? `last allocated at ${seconds(row.last_s)}` : '',
+          references, kept, row.trend, row.bytes_per_s ? `${bytes(Math.round(row.bytes_per_s))}/s` : '',
+          row.since_s ? `since ${seconds(row.since_s)}` : ''];
+}
+
 class SiteTable {
   constructor(place, data) {
     Object.assign(this, {place, data, sorted_by: undefined, descending: true});
@@ -42,7 +53,8 @@ class SiteTable {
 
   // Columns of what a view's rows have.
   columns() {
-    const view = this.view, name = row => siteFrame(row, this.data)?.name ?? '';
+    const view = this.view;
+    if (view.columns) return view.columns(this);
     const blocks = row => figure('site.blocks', view.blocks(row), grouped(view.blocks(row)));
     const first = row => row.list ? '' : figure('site.first_s', row.first_s, seconds(row.first_s));
     return [
@@ -50,10 +62,16 @@ class SiteTable {
       view.blocks && {title: view.counts ? 'freed at once' : 'blocks', class: 'number optional', key: view.blocks,
                       cell: blocks},
       view.classes && {title: 'class', key: row => -severity(row), cell: row => classTag(row.class)},
-      {title: 'kind', smallest_first: true, key: row => row.kind, cell: row => kindTag(row.kind)},
-      {title: 'call site', class: 'where', smallest_first: true, key: name, cell: row => siteName(row, this.data)},
+      this.kindColumn(), this.siteColumn(),
       view.classes && {title: 'first seen', class: 'number optional', smallest_first: true, key: row => row.first_s,
                        cell: first}].filter(Boolean);
+  }
+  kindColumn() {
+    return {title: 'kind', smallest_first: true, key: row => row.kind, cell: row => kindTag(row.kind)};
+  }
+  siteColumn() {
+    return {title: 'call site', class: 'where', smallest_first: true,
+            key: row => siteFrame(row, this.data)?.name ?? '', cell: row => siteName(row, this.data)};
   }
   amount(row) {
     const value = this.view.weight(row), bar = make('i', {class: 'bar'});
@@ -78,7 +96,7 @@ class SiteTable {
     this.rows.sort((a, b) => compare(sorted.key(a), sorted.key(b)) || this.view.weight(b) - this.view.weight(a));
     const head = columns.map((of, i) => make('th', {class: of.class,
       'aria-sort': of === sorted ? this.descending ? 'descending' : 'ascending' : undefined},
-      make('button', {type: 'button', onclick: () => this.sort(i)}, of.title)));
+      make('button', {type: 'button', onclick: () => this.sort(i), 'aria-label': of.label}, of.title)));
     const more = this.rows.length - this.shown;
     this.body = make('tbody', {}, this.rows.slice(0, this.shown).map(row => this.line(row, columns)));
     this.place.replaceChildren(
@@ -115,18 +133,8 @@ class SiteTable {
     line.setAttribute('aria-expanded', open);
     if (!open) return line.nextElementSibling.remove();
     const stack = stackList(stackOf(row, this.data));
-    line.after(make('tr', {class: 'opened'}, make('td', {colspan: columns}, this.facts(row), stack)));
-  }
-  facts(row) {
-    const references = row.retained || row.released
-      ? `created ${row.created}, retained ${row.retained}, released ${row.released}` : '';
-    const kept = row.kept_parent_bytes ? `keeps its released parent alive: ${bytes(row.kept_parent_bytes)}` : '';
-    const facts = [row.object, row.api, row.owner ? `by ${row.owner}` : '', row.suppressed ? 'suppressed' : '',
-                   row.inherited ? 'from before the fork' : '',
-                   row.last_s !== undefined && !row.list ? `last allocated at ${seconds(row.last_s)}` : '',
-                   references, kept, row.trend, row.bytes_per_s ? `${bytes(Math.round(row.bytes_per_s))}/s` : '',
-                   row.since_s ? `since ${seconds(row.since_s)}` : ''];
-    return make('p', {class: 'facts'}, facts.filter(Boolean).join(' \u00b7 '));
+    const facts = make('p', {class: 'facts'}, this.view.facts(row).filter(Boolean).join(' \u00b7 '));
+    line.after(make('tr', {class: 'opened'}, make('td', {colspan: columns}, facts, stack)));
   }
   key(event, line, row, columns) {
     const step = direction => {

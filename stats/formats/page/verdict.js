@@ -75,21 +75,28 @@ function showVerdict(scope, data, openSite, choose) {
 
 // Of the worst memory there is: on the GPU, or else lost memory of the host.
 function largestSites(scope, data, openSite) {
-  const kShown = 3;
   let rows = gpuLeaks(scope), title = 'Largest leaks';
   if (rows.some(isLost)) rows = rows.filter(isLost);
   if (!rows.length) {
     rows = scope.leaks.filter(row => isLost(row) && !row.suppressed);
     title = 'Largest lost host memory';
   }
-  rows = rowsOnce(scope, rows).filter(row => !row.list).sort((a, b) => b.bytes - a.bytes).slice(0, kShown);
+  rows = rowsOnce(scope, rows).filter(row => !row.list).sort((a, b) => b.bytes - a.bytes);
+  return siteButtons(title, rows, data, openSite, {
+    value: row => row.bytes, color: row => kindColor(row.kind),
+    amount: row => bytesFigure('largest.bytes', row.bytes)});
+}
+
+// The first rows, which lead to the table. `show`: {value, color, amount} of a row.
+function siteButtons(title, rows, data, openSite, show) {
+  const kShown = 3;
   if (!rows.length) return make('div');
-  return make('div', {class: 'largest'}, make('h2', {}, title), rows.map(row => {
+  return make('div', {class: 'largest'}, make('h2', {}, title), rows.slice(0, kShown).map(row => {
     const bar = make('i', {class: 'bar'});
-    bar.style.width = `${100 * row.bytes / rows[0].bytes}%`;
-    bar.style.background = kindColor(row.kind);
+    bar.style.width = `${100 * show.value(row) / show.value(rows[0])}%`;
+    bar.style.background = show.color(row);
     return make('button', {type: 'button', onclick: () => openSite(row)}, bar,
-                make('span', {class: 'amount'}, bytesFigure('largest.bytes', row.bytes)), kindTag(row.kind),
+                make('span', {class: 'amount'}, show.amount(row)), kindTag(row.kind),
                 make('span', {class: 'where'}, siteName(row, data)));
   }));
 }
