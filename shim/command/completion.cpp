@@ -29,6 +29,7 @@ std::string for_bash(const CLI::App& app) {
     text += "      " + command->get_name() + ") words='" + words_of(*command) + "' ;;\n";
   text +=
       "    esac\n  fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+      "  local IFS=$'\\n'\n"
       "  [ \"$COMP_CWORD\" -eq 1 ] || case ${COMP_WORDS[1]} in\n"
       "    run | doctor) COMPREPLY+=($(compgen -c -f -- \"$word\")) ;;\n"
       "    *) COMPREPLY+=($(compgen -f -- \"$word\")) ;;\n  esac\n}\ncomplete -o filenames -F _cistern cistern\n";

@@ -23,9 +23,9 @@ struct Asked {
 
 // "5%" of what was there before, or a number of bytes with K, M or G.
 struct Tolerance {
-  double part = 0, bytes = 0;
+  long double part = 0, bytes = 0;
   bool allows(const formats::Change& change, bool lost) const {
-    const auto before = static_cast<double>(lost ? change.before.lost_bytes : change.before.bytes);
+    const auto before = static_cast<long double>(lost ? change.before.lost_bytes : change.before.bytes);
     return change.growth(lost) <= std::max(bytes, part * before);
   }
 };
@@ -37,9 +37,9 @@ Tolerance tolerance_of(const std::string& text) {
   const std::string unit(at, end);
   if (error == std::errc() && value >= 0) {
     if (unit == "%") return {.part = value / 100};
-    constexpr std::pair<const char*, double> kUnits[] = {{"", 1},          {"B", 1},        {"K", 1 << 10},
-                                                         {"KiB", 1 << 10}, {"M", 1 << 20},  {"MiB", 1 << 20},
-                                                         {"G", 1 << 30},   {"GiB", 1 << 30}};
+    constexpr std::pair<const char*, long double> kUnits[] = {{"", 1},          {"B", 1},        {"K", 1 << 10},
+                                                              {"KiB", 1 << 10}, {"M", 1 << 20},  {"MiB", 1 << 20},
+                                                              {"G", 1 << 30},   {"GiB", 1 << 30}};
     for (const auto& [name, bytes] : kUnits)
       if (unit == name) return {.bytes = value * bytes};
   }

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "shim/command/input.hpp"
@@ -95,16 +96,17 @@ class Witness {
     if (pid == pid_) pid_ = 0;
   }
 
-  // Whether the whole group received that signal, which this process has just received. Several of one number that come
-  // at once are one in a process that has not been woken yet, so a second one soon after is the group's too.
+  // Whether the whole group received that signal, which this process has just received: the witness has said so, or it
+  // is still pending there. Several of one number that come at once are one in a process that has not been woken yet,
+  // so a second one soon after is the group's too.
   bool saw(int number) {
     constexpr int kTries = 20;
-    constexpr timespec kPause{0, 500'000};
+    constexpr timespec kPause{0, 1'000'000};
     for (int i = 0; i < kTries && pid_; ++i) {
       unsigned char one;
       while (read(seen_.in, &one, 1) == 1) ++counts_[one];
-      if (counts_[number]) {
-        --counts_[number];
+      if (counts_[number] > 0 || is_pending(number)) {
+        --counts_[number];  // where it is pending, the witness says so later
         last_[number] = std::chrono::steady_clock::now();
         return true;
       }
@@ -114,6 +116,13 @@ class Witness {
   }
 
  private:
+  bool is_pending(int number) const {
+    std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("ShdPnd:")) return std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1;
+    return false;
+  }
+
   [[noreturn]] void observe(const sigset_t& watched, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
@@ -127,7 +136,7 @@ class Witness {
 
   Pipe seen_;
   pid_t pid_ = 0;
-  unsigned counts_[256] = {};
+  int counts_[256] = {};
   std::chrono::steady_clock::time_point last_[256] = {};
 };
 

@@ -43,7 +43,8 @@ void add_merge(CLI::App& app, Outcome&) {
   const auto asked = std::make_shared<Asked>();
   command->add_option("FILE", asked->paths, "JSON reports, merged reports, or folders of them")->required();
   command->add_option("-o,--output", asked->out, "a file for the merged report, which can be merged again");
-  command->add_option("-n,--sites", asked->sites_max, "how many call sites are listed (5)");
+  command->add_option("-n,--sites", asked->sites_max, "how many call sites are listed (5)")
+      ->check(CLI::NonNegativeNumber);
   command->callback([asked] { merge(*asked); });
 }
 

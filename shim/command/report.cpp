@@ -58,7 +58,7 @@ void add_report(CLI::App& app, Outcome&) {
                        ->check(CLI::IsMember({"site", "module", "file", "python", "kind"}));
   auto* const json = command->add_flag("--json", asked->json, "the same for a machine");
   command->add_flag("--source", asked->source, "print the source lines of call sites, where the files are here");
-  command->add_option("-n,--sites", asked->sites_max, "how many leaks are listed (5)");
+  command->add_option("-n,--sites", asked->sites_max, "how many leaks are listed (5)")->check(CLI::NonNegativeNumber);
   full->excludes(by)->excludes(json);
   command->callback([asked] { report(*asked); });
 }

@@ -43,8 +43,7 @@ class Builder {
     };
     for (const Report& report : run.reports) {
       for (const auto& [name, kind] : report.kinds) add_kind(kind_named(name).*kind_side, kind);
-      for (const LiveRow& row : report.leaks)
-        if (!row.suppressed) add_live(site(row), row);
+      for_each_live_row(report, [&](const LiveRow& row) { add_live(site(row), row); });
       for (const UseRow& row : report.at_peak) {
         SiteFigures& figures = site(row);
         figures.peak_blocks += row.peak_blocks, figures.peak_bytes += row.peak_bytes;

@@ -47,8 +47,7 @@ void add(Group& group, const LiveRow& row) {
 std::map<std::string, Group> by_name(const Run& run, GroupBy by) {
   std::map<std::string, Group> all;
   for (const Report& report : run.reports)
-    for (const LiveRow& row : report.leaks)
-      if (!row.suppressed) add(all[name_of_group(run, row, by)], row);
+    for_each_live_row(report, [&](const LiveRow& row) { add(all[name_of_group(run, row, by)], row); });
   for (auto& [name, group] : all) group.name = name;
   return all;
 }
@@ -89,8 +88,10 @@ std::vector<Group> groups(const Run& run, GroupBy by) {
   return all;
 }
 
-double Change::growth(bool lost) const {
-  const auto bytes = [lost](const Group& group) { return static_cast<double>(lost ? group.lost_bytes : group.bytes); };
+long double Change::growth(bool lost) const {
+  const auto bytes = [lost](const Group& group) {
+    return static_cast<long double>(lost ? group.lost_bytes : group.bytes);
+  };
   return bytes(after) - bytes(before);
 }
 

@@ -26,8 +26,8 @@ std::vector<Group> groups(const Run& run, GroupBy by);
 
 // --- Two runs
 struct Change {
-  Group before, after;             // one of them without blocks: the group is new, or gone
-  double growth(bool lost) const;  // in bytes
+  Group before, after;                  // one of them without blocks: the group is new, or gone
+  long double growth(bool lost) const;  // in bytes: exact
 };
 // The largest growth first; groups that did not change are left out.
 std::vector<Change> changes(const Run& before, const Run& after, GroupBy by);

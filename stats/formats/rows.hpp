@@ -11,6 +11,18 @@ Standing standing_of(const std::string& kind, const std::string& leak_class);
 inline Standing standing_of(const LiveRow& row) { return standing_of(row.kind, row.leak_class); }
 const char* name_of(Standing standing);  // "lost"
 
+// Live memory that no rule suppresses. Host memory without a call site is one more row.
+template <class Use>
+void for_each_live_row(const Report& report, Use use) {
+  for (const LiveRow& row : report.leaks)
+    if (!row.suppressed) use(row);
+  if (!report.host_without_site || !report.host_without_site->blocks) return;
+  LiveRow rest;
+  rest.kind = "host", rest.leak_class = "unclassified", rest.object = "block";
+  rest.blocks = report.host_without_site->blocks, rest.bytes = report.host_without_site->bytes;
+  use(rest);
+}
+
 struct Entry {
   LiveRow row;  // the first of them; blocks, bytes and times are those of all
   Count rows = 1, processes = 1;

@@ -14,7 +14,7 @@ constexpr std::size_t kNameBytes = 160;
 
 std::string plain(const String& text) { return plain_lines({text.data(), text.size()}); }
 
-String signed_bytes(double bytes) {
+String signed_bytes(long double bytes) {
   const auto size = static_cast<Count>(bytes < 0 ? -bytes : bytes);
   return (bytes < 0 ? "-" : "+") + human_bytes(size);
 }
