@@ -1,7 +1,7 @@
 """From a program to an answer: memray, heaptrack and `cistern run` + `cistern html` beside each other.
 
-For each program: the commands to type, the seconds of the run and of the answer (least of several, in turn), the size of
-what was written, and whether the answer names the function that holds the memory.
+For each program: the commands to type, the seconds of the run and of the answer (least of several, in turn), the size
+of the file, and whether the answer names the function that holds the memory.
 
 usage: viewers.py BUILD [--rounds N] [--memray PATH] [--torch PYTHON]
 """
@@ -29,7 +29,8 @@ for _ in range(400): train_step(model, torch.randn(64, 512))
 
 def seconds(command, folder, environment):
     began = time.monotonic()
-    done = subprocess.run([str(word) for word in command], cwd=folder, env=environment, capture_output=True, check=False)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
     if done.returncode:
         print(done.stderr.decode(errors="replace")[-500:], file=sys.stderr)
     return time.monotonic() - began
@@ -40,7 +41,7 @@ def size_of(paths):
 
 
 class Tool:
-    """`run` and `answer` are commands; `written` finds their files; `text` is the answer that is searched for a name."""
+    """`run` and `answer` are commands, `written` finds their files, and `text` is searched for a name."""
 
     def __init__(self, name, run, answer, written, text):
         self.name, self.run, self.answer, self.written, self.text = name, run, answer, written, text

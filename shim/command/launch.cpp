@@ -97,8 +97,8 @@ class Witness {
   }
 
   // Whether the whole group received that signal, which this process has just received: the witness has said so, or it
-  // is still pending there. Several of one number that come at once are one in a process that has not been woken yet,
-  // so a second one soon after is the group's too.
+  // is still pending there. A second one soon after is the group's too: two signals that reach the witness before it
+  // runs are one there.
   bool saw(int number) {
     constexpr int kTries = 20;
     constexpr timespec kPause{0, 1'000'000};

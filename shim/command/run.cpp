@@ -51,7 +51,7 @@ struct Given {
   }
 };
 
-// Beside the reports, and on stderr. What cannot be written is no fault of the program.
+// Beside the reports, and on stderr. A file that cannot be written is no fault of the program.
 void print_verdict(const RunFolder& folder, const Ended& ended) {
   std::error_code error;
   const fs::path here = fs::current_path(error);

@@ -9,7 +9,7 @@ namespace cistern::command {
 
 struct RunFolder {
   std::filesystem::path path;  // empty: none could be made, as a line on stderr says
-  bool is_new = false;         // nobody else has anything there
+  bool is_new = false;         // it was made for this run
 };
 
 // `wanted`: empty, or what the user named. Else the folder lies here, or where temporary files go. Ranks share theirs.

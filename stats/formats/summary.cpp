@@ -202,7 +202,7 @@ void write_growing(const Run& run, Sink& sink) {
 
 }  // namespace
 
-// Of UTF-8: the second set of controls (U+0080 to U+009F), and what turns the direction of writing.
+// Also the second set of controls (U+0080 to U+009F), and characters that turn the direction of writing.
 std::string plain_lines(std::string text) {
   const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -191,6 +191,31 @@ class BadInput(Reports):
                                  stderr=subprocess.PIPE, text=True)
         self.assertEqual((ran.returncode, ran.stderr), (2, "cistern: standard output: No space left on device\n"))
 
+    def test_an_answer_does_not_overwrite_its_question(self):
+        copy = self.folder / "copy.json"
+        copy.write_text(self.report.read_text())
+        for command in ("html", "merge"):
+            ran = cistern(command, "-o", copy, copy)
+            self.assertEqual((ran.returncode, ran.stderr),
+                             (2, f"cistern: {copy}: it is a file that was read; name another\n"))
+        self.assertEqual(copy.read_text(), self.report.read_text())
+
+    def test_what_is_no_file(self):
+        ran = cistern("report", "/dev/zero")
+        self.assertEqual((ran.returncode, ran.stderr), (2, "cistern: /dev/zero: it is neither a file nor a pipe\n"))
+        folder = self.folder / "with-fifo"
+        folder.mkdir()
+        os.mkfifo(folder / "fifo.json")
+        (folder / "good.json").write_text(self.report.read_text())
+        self.assertIn("VERDICT  5 blocks", cistern("report", folder).stdout)
+
+    def test_names_do_not_steer_the_terminal(self):
+        ran = cistern("report", "no\x1b[31m\nfile")
+        self.assertEqual(ran.stderr, "cistern: no?[31m?file: No such file or directory\n")
+        hostile = self.folder / "hostile.json"
+        hostile.write_text(json.dumps({**self.json, "text": "a\x1b[2J\u009b\u202e\n"}))
+        self.assertEqual(cistern("report", "--full", hostile).stdout, "a?[2J??\n")
+
     def test_commands_that_do_not_exist(self):
         self.assertEqual(cistern("repor").returncode, 2)
         self.assertEqual(cistern().returncode, 2)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -134,6 +135,50 @@ class Signals(Run):
             seen = self.counted(lambda started: os.killpg(started.pid, number))
             self.assertEqual(seen, [number, signal.SIGUSR2])
 
+    def test_every_other_signal_is_handed_on_with_its_value(self):
+        script = ("import signal, sys\n"
+                  "numbers = [int(word) for word in sys.argv[1:]]\n"
+                  "signal.pthread_sigmask(signal.SIG_BLOCK, numbers)\n"
+                  "print('ready', flush=True)\n"
+                  "for _ in numbers:\n"
+                  "    info = signal.sigtimedwait(numbers, 20)\n"
+                  "    print(info and info.si_signo, flush=True)\n")
+        numbers = [signal.SIGPROF, signal.SIGVTALRM, signal.SIGIO, signal.SIGPWR, signal.SIGURG, signal.SIGPIPE,
+                   signal.SIGABRT, signal.SIGSEGV, signal.SIGFPE, signal.SIGSYS, signal.SIGRTMIN + 1, signal.SIGRTMAX]
+        started = self.start(sys.executable, "-c", script, *(str(int(number)) for number in numbers))
+        self.assertEqual(started.stdout.readline(), "ready\n")
+        for number in numbers:
+            os.kill(started.pid, number)
+            self.assertEqual(started.stdout.readline(), f"{int(number)}\n")
+        started.communicate(timeout=60)
+        self.assertEqual(started.returncode, 0)
+
+    def test_a_program_that_left_the_group_gets_its_signals_too(self):
+        script = ("import os, signal, time\n"
+                  "signal.signal(signal.SIGINT, lambda *_: os._exit(5))\n"
+                  "os.setpgid(0, 0)\n"
+                  "print('ready', flush=True)\n"
+                  "time.sleep(20)\n")
+        started = self.start(sys.executable, "-c", script, start_new_session=True)
+        self.assertEqual(started.stdout.readline(), "ready\n")
+        os.killpg(started.pid, signal.SIGINT)
+        started.communicate(timeout=60)
+        self.assertEqual(started.returncode, 5)
+
+    def test_signals_after_the_programs_end_change_nothing(self):
+        script = ("import os, signal, time\n"
+                  "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\n"
+                  "print('ready', flush=True)\n"
+                  "time.sleep(20)\n")
+        for _ in range(5):
+            started = self.start(sys.executable, "-c", script)
+            self.assertEqual(started.stdout.readline(), "ready\n")
+            while started.poll() is None:
+                started.terminate()
+                time.sleep(0.001)
+            self.assertEqual(started.returncode, 7)
+            self.assertIn("cistern: next: ", started.communicate()[1])
+
     def test_ignored_signals_and_the_mask_are_inherited(self):
         script = ("import signal; print([signal.getsignal(n) for n in (signal.SIGCHLD, signal.SIGHUP)], "
                   "signal.pthread_sigmask(signal.SIG_BLOCK, []))")
@@ -229,6 +274,46 @@ class Folders(Run):
         self.assertEqual(ran.returncode, 0)
         self.assertIn(f"the reports go to {temporary}/cistern-true-", ran.stderr)
         self.assertEqual(len(list(temporary.glob("cistern-true-*/*.json"))), 1)
+
+    def test_a_folder_of_another_run_is_left_alone(self):
+        self.run_cistern("run", "-o", "mine", "--", "/bin/true")
+        before = sorted((self.here / "mine").iterdir())
+        ran = self.run_cistern("run", "-o", "mine", "--", "/bin/true", env={**ENVIRONMENT, "TMPDIR": str(self.here)})
+        self.assertRegex(ran.stderr, "^cistern: mine: it has reports of another run; the reports go to "
+                                     f"{self.here}/cistern-true-")
+        self.assertEqual(sorted((self.here / "mine").iterdir()), before)
+
+    def test_a_folder_that_was_there_stays(self):
+        (self.here / "mine").mkdir()
+        self.run_cistern("run", "-o", "mine", "--", "no-such-program")
+        self.run_cistern("run", "-o", "mine", "--", "sh", "-c", "kill -9 $$")
+        self.assertTrue((self.here / "mine").is_dir())
+
+    def test_a_folder_with_signs_of_report_paths(self):
+        self.run_cistern("run", "-o", "100%%p%r", "--", "/bin/true")
+        self.assertEqual(len(list((self.here / "100%%p%r").glob("*.json"))), 1)
+
+    def test_folders_that_vanish(self):
+        gone = self.here / "gone"
+        gone.mkdir()
+        ran = self.run_cistern("run", "--", "sh", "-c", f"rm -rf {gone}; exit 3", cwd=gone)
+        self.assertEqual(ran.returncode, 3)
+        script = f"mkdir vanished; cd vanished; rmdir ../vanished; {CISTERN} run -- sh -c 'exit 4'"
+        for temporary in (str(self.here), "/nonexistent", "/etc/passwd"):
+            ran = subprocess.run(["sh", "-c", script], check=False, cwd=self.here, capture_output=True, text=True,
+                                 env={**ENVIRONMENT, "TMPDIR": temporary}, timeout=60)
+            self.assertEqual(ran.returncode, 4, ran.stderr)
+
+    def test_the_folder_wins_over_the_environment(self):
+        self.run_cistern("run", "-o", "mine", "--", "/bin/true", env={**ENVIRONMENT, "CISTERN_REPORT": "none"})
+        self.assertEqual(len(list((self.here / "mine").glob("*.json"))), 1)
+        ran = self.run_cistern("run", "-o", "other", "--report", "x", "--", "/bin/true")
+        self.assertEqual((ran.returncode, ran.stderr), (2, "cistern: -o and --report: reports go to one place only\n"))
+
+    def test_few_descriptors(self):
+        ran = self.run_cistern("run", "--", "sh", "-c", "exit 3",
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)))
+        self.assertEqual(ran.returncode, 3)
 
     def test_flags_are_options(self):
         script = "import os; print(os.environ['CISTERN_SITES'], os.environ['CISTERN_TRIM_INTERVAL'])"
