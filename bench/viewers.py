@@ -1,7 +1,7 @@
 """From a program to an answer: memray, heaptrack and `cistern run` + `cistern html` beside each other.
 
-For each program: the commands to type, the seconds of the run and of the answer (least of several, in turn), the size
-of the file, and whether the answer names the function that holds the memory.
+Prints the seconds of the run and of the answer (least of several, in turn) and the size of the file. It also says
+whether the answer names the function that holds the memory.
 
 usage: viewers.py BUILD [--rounds N] [--memray PATH] [--torch PYTHON]
 """

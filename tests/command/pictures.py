@@ -4,6 +4,7 @@ usage: pictures.py CISTERN SHIM FOLDER
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,11 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        subprocess.run([CISTERN, "run", "-o", folder / "run", "--", sys.executable, PROGRAM], check=True,
-                       env={**os.environ, "LIBCISTERN_LIBRARY": str(SHIM)})
-        subprocess.run([CISTERN, "html", folder / "run", "-o", folder / "run.html"], check=True)
+        shutil.copy(PROGRAM, folder)
+        path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        subprocess.run([CISTERN, "run", "-o", "run", "--", "python3", "train.py"], check=True, cwd=folder,
+                       env={**os.environ, "LIBCISTERN_LIBRARY": str(SHIM), "PATH": path})
+        subprocess.run([CISTERN, "html", "run", "-o", "run.html"], check=True, cwd=folder)
         FOLDER.mkdir(parents=True, exist_ok=True)
         page = browser.Browser()
         try:

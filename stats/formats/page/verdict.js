@@ -18,8 +18,10 @@ function verdictLine(of, by) {
           of.kept ? [', ', bytesFigure(place('kept'), of.kept), ' of it kept alive by sub-buffers'] : []];
 }
 
+const growingRows = scope => scope.growing.filter(row => !row.suppressed);
+
 function growthLine(scope) {
-  const rows = scope.growing.filter(row => !row.suppressed);
+  const rows = growingRows(scope);
   if (!rows.length) return [];
   return [make('span', {class: 'warn'}, 'growing by ', bytesFigure('verdict.growing', sumOf(rows, row => row.bytes)),
                ` at ${counted(rows.length, 'site')}`)];
@@ -54,6 +56,8 @@ function occasionLine({cistern}) {
 function headline(scope, worst, running) {
   if (worst) return {level: worst.level, text: [bytesFigure('verdict.bytes', worst.bytes), ` ${worst.state}`]};
   if (!usedGpu(scope)) return {level: 'neutral', text: 'no GPU memory was used'};
+  const growing = sumOf(growingRows(scope), row => row.bytes);
+  if (growing) return {level: 'warn', text: ['growing by ', bytesFigure('verdict.growing', growing)]};
   if (running) return {level: 'neutral', text: 'nothing live on the GPU'};
   return {level: 'good', text: 'nothing leaked on the GPU'};
 }
@@ -73,10 +77,14 @@ function showVerdict(scope, data, openSite, choose) {
                                      largestSites(scope, data, openSite), processList(scope, choose));
 }
 
-// Of the worst memory there is: on the GPU, or else lost memory of the host.
+// Of the worst memory there is: on the GPU, or else what grew, or else lost memory of the host.
 function largestSites(scope, data, openSite) {
   let rows = gpuLeaks(scope), title = 'Largest leaks';
   if (rows.some(isLost)) rows = rows.filter(isLost);
+  if (!rows.length) {
+    rows = growingRows(scope);
+    title = 'Growing most';
+  }
   if (!rows.length) {
     rows = scope.leaks.filter(row => isLost(row) && !row.suppressed);
     title = 'Largest lost host memory';
