@@ -171,7 +171,7 @@ class Gates(unittest.TestCase):
     """Each value of CISTERN_FAIL_ON that a page shows is valid, and fails for 16 MiB that are lost."""
 
     def test_every_value_that_is_shown(self):
-        texts = [path.read_text() for path in [*filter(pathlib.Path.is_file, PAGES.rglob("*")), ROOT / "README.md"]]
+        texts = [path.read_text() for path in [*PAGES.rglob("*.md"), *PAGES.rglob("*.1"), ROOT / "README.md"]]
         shown = re.compile(r"(?:CISTERN_FAIL_ON=|^ *CISTERN_FAIL_ON: )([a-zA-Z0-9:,]+)", re.MULTILINE)
         values = {value for text in texts for value in shown.findall(text)}
         self.assertGreaterEqual(values, {"any", "lost", "lost:10MiB,growing:100MiB", "growing:100MiB"})
@@ -234,13 +234,16 @@ class Manual(unittest.TestCase):
         self.assertNotIn("changes", installed)
 
     def test_its_flags_are_those_of_the_object_and_the_command(self):
-        usage = subprocess.run([ARGUMENTS.shim, "--help"], capture_output=True, text=True, check=True).stdout
-        for command in ("report", "diff"):
-            usage += subprocess.run([ARGUMENTS.command, "help", command], capture_output=True, text=True,
-                                    check=True).stdout
-        flags = set(re.findall(r"(?<=[\s,])--(\w+)", usage))
-        self.assertEqual(flags, set(re.findall(r"\bFl -(\w+)", self.page.read_text())) | set(
-            re.findall(r"Fl -\w+ \| -(\w+)", self.page.read_text())))
+        def flags_in(*command):
+            usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            return set(re.findall(r"(?<=[\s,])--(\w+)", usage))
+        text = self.page.read_text()
+        named = set(re.findall(r"\bFl -(\w+)", text)) | set(re.findall(r"Fl -\w+ \| -(\w+)", text))
+        of_object = flags_in(ARGUMENTS.shim, "--help")
+        of_command = [flags_in(ARGUMENTS.command, "help", name)
+                      for name in ("run", "report", "html", "diff", "merge", "export")]
+        self.assertEqual(of_object - named, set())
+        self.assertEqual(named - of_object.union(*of_command), set())
 
 
 if __name__ == "__main__":
