@@ -142,7 +142,7 @@ class RmmOfHeaders(Rmm):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "driver", "runtime", "library", "cuda-include"):
+    for name in ("shim", "driver", "runtime", "library", "command", "cuda-include"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--option", type=lambda text: text.split("=", 1), action="append", default=[],
                         help="NAME=VALUE: of the preloaded library, in every run")
