@@ -24,6 +24,12 @@ KindCounters& Account::counters(Family family, int device) {
 
 const char* family_name(Family family) { return kFamilyNames[static_cast<int>(family)]; }
 
+recording::Kind recorded(Family family, int device) {
+  const int of_device = per_device(family) && device >= 0 && device < kDevicesMax ? device : 0;
+  const int number = kRecordedCopies.number + 1 + static_cast<int>(family) * kDevicesMax + of_device;
+  return {static_cast<std::uint16_t>(number), family_name(family), per_device(family) ? of_device : -1};
+}
+
 std::uint64_t origin_key(const Tracked& record) {
   const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
   return where * 1024 + static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
@@ -94,6 +100,7 @@ void Account::track(const void* handle, Tracked record) {
     record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   }
   counters(record.family, record.device).block_born(as_counted(record, handle));
+  recording::record_allocation(recorded(record.family, record.device), handle, record.bytes, record.site);
   if (takes_device_memory(record.family))
     if (Device* device = contexts_.device(record.device)) device->tracked_bytes.fetch_add(record.bytes);
   note_range(handle, record);
@@ -112,6 +119,7 @@ bool Account::take(const void* handle, Tracked& out) {
 void Account::forget(const void* handle, const Tracked& record) {
   if (record.inherited) return;
   counters(record.family, record.device).block_died(as_counted(record, handle));
+  recording::record_free(recorded(record.family, record.device), handle);
   if (takes_device_memory(record.family))
     if (Device* device = contexts_.device(record.device)) device->tracked_bytes.fetch_sub(record.bytes);
 }

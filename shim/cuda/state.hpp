@@ -143,6 +143,8 @@ struct Death {
   bool waited = false;  // its free has waited for its context, which is counted too
   std::uint64_t now_ns = coarse_now_ns();
 };
+// A request that the driver refused, for a recording.
+void record_failed(CudaState& s, const recording::Kind& kind, const char* api, std::uint64_t bytes);
 void account_death(CudaState& s, Block* block, const Death& death = {});
 
 // Taken of the device by this process, cached blocks included.

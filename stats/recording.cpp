@@ -1,0 +1,140 @@
+// See recording.hpp.
+#include "stats/recording.hpp"
+
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
+#include "pool/base/clock.hpp"
+#include "pool/base/lock.hpp"
+#include "pool/base/own_mapping.hpp"
+#include "pool/base/page_size.hpp"
+#include "stats/counters.hpp"
+#include "stats/recording_chunks.hpp"
+#include "stats/recording_definitions.hpp"
+
+namespace cistern::recording {
+namespace {
+
+// Threads take turns with the slots: so few chunks are open, whatever the number of threads that come and go.
+constexpr unsigned kSlots = 16;
+
+struct alignas(64) Slot {
+  SpinLock lock;
+  ChunkHead* chunk;  // null: none yet, or thinning took it
+  std::size_t used;
+  Before before;
+};
+constinit Slot slots[kSlots] = {};
+
+constinit std::atomic<std::uint32_t> threads_known{0};
+constinit std::atomic<std::uint32_t> files{0};  // of this process and those that it was forked from
+
+struct OfThread {
+  std::uint32_t number;  // in the file; 0: none yet
+  std::uint32_t file;    // which one
+  bool is_writing;       // a signal handler that finds this set cannot
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local OfThread of_thread = {};
+
+// Known to the file, from 1.
+std::uint32_t number_of_thread() {
+  OfThread& own = of_thread;
+  const std::uint32_t file = files.load(std::memory_order_relaxed);
+  if (own.number && own.file == file) [[likely]]
+    return own.number;
+  own.number = threads_known.fetch_add(1, std::memory_order_relaxed) + 1;
+  own.file = file;
+  define_thread(own.number);
+  return own.number;
+}
+
+bool has_room(const Slot& slot) { return slot.chunk && slot.used + kEventBytesMax <= kRoom; }
+
+// Under the slot's lock, so that no event of a chunk is earlier than the chunk.
+void open_chunk(Slot& slot, ChunkHead& chunk) {
+  const std::uint64_t now_ns = nanoseconds_since_start();
+  begin_chunk(chunk, ChunkKind::events, now_ns);
+  slot.chunk = &chunk;
+  slot.used = 0;
+  slot.before = {.time_ns = now_ns};
+}
+
+void put(Slot& slot, Event& event) {
+  event.time_ns = nanoseconds_since_start();
+  auto* const first = reinterpret_cast<std::uint8_t*>(slot.chunk + 1);
+  slot.used = static_cast<std::size_t>(put_event(first + slot.used, event, slot.before) - first);
+  slot.chunk->committed.store(static_cast<std::uint32_t>(slot.used), std::memory_order_release);
+}
+
+// False: there is no chunk to be had.
+bool put_into(Slot& slot, Event& event) {
+  {
+    const Locked hold(slot.lock);
+    if (has_room(slot)) [[likely]]
+      return put(slot, event), true;
+  }
+  ChunkHead* spare = take_chunk();  // not under the slot's lock: thinning takes that
+  if (!spare) return false;
+  {
+    const Locked hold(slot.lock);
+    if (!has_room(slot)) open_chunk(slot, *std::exchange(spare, nullptr));
+    put(slot, event);
+  }
+  if (spare) give_back_chunk(*spare);  // another thread of this slot was faster
+  return true;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void record(const Kind& kind, Event event) {
+  if (of_thread.is_writing) return count_lost();
+  of_thread.is_writing = true;
+  define_kind(kind);
+  define_site(event.site);
+  event.kind = kind.number;
+  event.thread = number_of_thread();
+  if (!put_into(slots[event.thread % kSlots], event)) count_lost();
+  of_thread.is_writing = false;
+}
+
+void start(const Plan& plan) {
+  auto* const page = static_cast<Switch*>(map_own_memory(page_bytes()));
+  if (!page) return;
+  system_call(SYS_madvise, reinterpret_cast<std::uintptr_t>(page), page_bytes(), MADV_WIPEONFORK);
+  plan_chunks(&plan);
+  page->on = true;
+  the_switch = page;
+}
+
+void stop() {
+  if (Switch* const one = the_switch.load()) one->on = false;
+  note_stopped();
+}
+
+void pass_all_slots() {
+  for (Slot& slot : slots) const Locked hold(slot.lock);
+}
+
+void detach_slots_from(std::span<ChunkHead* const> chunks) {
+  for (Slot& slot : slots) {
+    const Locked hold(slot.lock);
+    for (const ChunkHead* const chunk : chunks)
+      if (slot.chunk == chunk) slot.chunk = nullptr;
+  }
+}
+
+void begin_anew_in_child(const Plan* plan) {
+  Switch* const one = the_switch.load();
+  if (!one) return;
+  for (Slot& slot : slots) new (&slot) Slot{};
+  forget_definitions_in_child();
+  forget_chunks_in_child(plan);
+  files.fetch_add(1);
+  threads_known = 0;
+  of_thread.is_writing = of_thread.is_writing && !plan;
+  one->on = plan != nullptr;
+}
+
+}  // namespace cistern::recording
