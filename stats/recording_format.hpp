@@ -238,13 +238,11 @@ inline bool next_event(Bytes& bytes, Before& before, Event& event) {
   }
 }
 
-// The events of a chunk, or of what of it was committed.
+// The events of a chunk.
 class ChunkEvents {
  public:
-  ChunkEvents(const ChunkHead& head, std::size_t committed)
-      : first_ns_(head.first_ns),
-        bytes_({reinterpret_cast<const std::uint8_t*>(&head + 1), committed}),
-        before_{.time_ns = head.first_ns} {}
+  ChunkEvents(std::uint64_t first_ns, std::span<const std::uint8_t> committed)
+      : first_ns_(first_ns), bytes_(committed), before_{.time_ns = first_ns} {}
   std::uint64_t first_ns() const { return first_ns_; }
   bool next() { return next_event(bytes_, before_, event_); }
   bool ok() const { return bytes_.ok(); }

@@ -170,7 +170,9 @@ std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t unt
   LiveBlocks live;
   if (!chunks.data() || !waiting.data()) return std::nullopt;
   for (std::size_t i = 0; i < batch.size(); ++i)
-    new (chunks.data() + i) ChunkEvents(*batch[i], batch[i]->committed.load(std::memory_order_acquire));
+    new (chunks.data() + i)
+        ChunkEvents(batch[i]->first_ns, {reinterpret_cast<const std::uint8_t*>(batch[i] + 1),
+                                         batch[i]->committed.load(std::memory_order_acquire)});
   Merge merge({chunks.data(), batch.size()}, waiting.data());
   Output output(into);
   std::uint64_t dropped = 0;

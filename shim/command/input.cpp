@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "stats/formats/read.hpp"
+#include "stats/formats/recording.hpp"
 
 namespace cistern::command {
 namespace {
@@ -64,6 +65,15 @@ formats::Run read_reports(const std::vector<std::string>& paths) {
   }
   if (reader.run().reports.empty()) throw BadInput(paths.front() + ": no JSON report is in this folder");
   return reader.take();
+}
+
+bool is_recording(const std::string& path) {
+  std::uint8_t begin[sizeof recording::kMagic];
+  std::FILE* const file = std::fopen(path.c_str(), "rbe");
+  if (!file) return false;
+  const std::size_t bytes = std::fread(begin, 1, sizeof begin, file);
+  std::fclose(file);
+  return formats::Recording::is_one({begin, bytes});
 }
 
 }  // namespace cistern::command

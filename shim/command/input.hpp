@@ -18,4 +18,7 @@ struct BadInput : std::exception {
 // with a line on stderr. Throws BadInput where a named file is none, and where no report is left.
 formats::Run read_reports(const std::vector<std::string>& paths);
 
+// Whether the file begins as a recording does.
+bool is_recording(const std::string& path);
+
 }  // namespace cistern::command

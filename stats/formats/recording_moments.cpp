@@ -1,0 +1,225 @@
+// See recording_moments.hpp.
+#include "stats/formats/recording_moments.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "stats/format.hpp"
+#include "stats/formats/rows.hpp"
+#include "stats/report/text_parts.hpp"
+
+namespace cistern::formats {
+namespace {
+
+// More do not live at a time in any process that writes a file of a size that is read.
+constexpr std::size_t kLiveMax = std::size_t{1} << 27;
+constexpr Count kBytesMax = Count{1} << 62;
+
+Seconds in_seconds(Count nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+Count plus(Count value, std::int64_t change) {
+  const Count sum = value + static_cast<Count>(change);
+  if (sum > kBytesMax) throw BadReport("is a damaged recording: its sizes make no sense");
+  return sum;
+}
+
+}  // namespace
+
+Count LiveRecorded::Block::weighted_bytes() const {
+  if (weight == RecordedEvent::kWeight1) return std::min(bytes, kBytesMax / 2);
+  const double weighted = static_cast<double>(bytes) * static_cast<double>(weight) / RecordedEvent::kWeight1;
+  return static_cast<Count>(std::min(weighted, static_cast<double>(kBytesMax / 2)));
+}
+
+LiveRecorded::Change LiveRecorded::apply(const RecordedEvent& event) {
+  Change change;
+  const auto count = [&](const Block& block, int sign) {
+    change.blocks += sign * static_cast<std::int64_t>(block.weighted_blocks());
+    change.bytes += sign * static_cast<std::int64_t>(block.weighted_bytes());
+  };
+  if (event.type > RecordedType::resized) return change;
+  const auto known = blocks_.find({event.kind, event.address});
+  if (event.type == RecordedType::allocation) {
+    if (known != blocks_.end()) count(known->second, -1);
+    const Block block{event.bytes, event.time_ns, event.weight, event.site, event.thread};
+    count(block, 1);
+    if (known != blocks_.end())
+      known->second = block;
+    else if (blocks_.size() == kLiveMax)
+      throw BadReport("has more live blocks than can be shown");
+    else
+      blocks_.emplace(Key{event.kind, event.address}, block);
+    return change;
+  }
+  change.unknown = known == blocks_.end();
+  if (change.unknown) return change;
+  count(known->second, -1);
+  if (event.type == RecordedType::free) {
+    blocks_.erase(known);
+  } else {
+    known->second.bytes = event.bytes;
+    count(known->second, 1);
+  }
+  return change;
+}
+
+void LiveRecorded::for_each(const std::function<void(Count, Count, const Block&)>& visit) const {
+  for (const auto& [key, block] : blocks_) visit(key.kind, key.address, block);
+}
+
+RecordedTotals totals(const Recording& recording) {
+  RecordedTotals all;
+  LiveRecorded live;
+  std::set<std::uint32_t> threads;
+  recording.for_each_event([&](const RecordedEvent& event) {
+    ++all.events;
+    threads.insert(event.thread);
+    all.last_s = in_seconds(event.time_ns);
+    RecordedKind& kind = all.kinds[event.kind];
+    const LiveRecorded::Change change = live.apply(event);
+    all.unknown_frees += change.unknown;
+    kind.allocations += event.type == RecordedType::allocation;
+    kind.frees += event.type == RecordedType::free;
+    kind.failed += event.type == RecordedType::failed;
+    if (event.type == RecordedType::copy) {
+      kind.copies += event.count;
+      kind.copied_bytes = plus(kind.copied_bytes, static_cast<std::int64_t>(std::min(event.bytes, kBytesMax)));
+    }
+    kind.live_blocks = plus(kind.live_blocks, change.blocks);
+    kind.live_bytes = plus(kind.live_bytes, change.bytes);
+    if (kind.live_bytes <= kind.peak_bytes) return;
+    kind.peak_bytes = kind.live_bytes;
+    kind.peak_blocks = kind.live_blocks;
+    kind.peak_s = all.last_s;
+    kind.peak_events = all.events;
+  });
+  all.threads = threads.size();
+  for (auto& [number, kind] : all.kinds) kind.name = recording.kind_name(number);
+  return all;
+}
+
+Named<Levels> levels(const Recording& recording, Seconds end_s, std::size_t points) {
+  struct OfKind {
+    Count now = 0;
+    std::size_t at = 0;  // the interval that it is in
+    Levels levels;
+  };
+  std::map<Count, OfKind> kinds;
+  LiveRecorded live;
+  const Seconds interval_s = end_s / static_cast<double>(points);
+  const auto go_to = [&](OfKind& kind, std::size_t at) {
+    for (; kind.at < at; ++kind.at) {
+      kind.levels.last[kind.at] = kind.now;
+      if (kind.at + 1 < points) kind.levels.least[kind.at + 1] = kind.now;
+    }
+  };
+  recording.for_each_event([&](const RecordedEvent& event) {
+    const LiveRecorded::Change change = live.apply(event);
+    if (event.type > RecordedType::resized) return;
+    OfKind& kind = kinds[event.kind];
+    if (kind.levels.last.empty())
+      kind.levels = {0, interval_s, std::vector<Count>(points), std::vector<Count>(points)};
+    const double at = interval_s > 0 ? in_seconds(event.time_ns) / interval_s : 0;
+    go_to(kind, static_cast<std::size_t>(std::min(at, static_cast<double>(points - 1))));
+    kind.now = plus(kind.now, change.bytes);
+    kind.levels.least[kind.at] = std::min(kind.levels.least[kind.at], kind.now);
+  });
+  Named<Levels> named;
+  for (auto& [number, kind] : kinds) {
+    go_to(kind, points);
+    named.emplace_back(recording.kind_name(number), std::move(kind.levels));
+  }
+  return named;
+}
+
+std::vector<RecordedUse> live_by_site(const Recording& recording, const Until& until) {
+  LiveRecorded live;
+  Count events = 0;
+  recording.for_each_event([&](const RecordedEvent& event) {
+    if (events++ < until.events && event.time_ns <= until.time_ns) live.apply(event);
+  });
+  std::map<std::pair<Count, std::uint32_t>, RecordedUse> by_site;
+  live.for_each([&](Count kind, Count, const LiveRecorded::Block& block) {
+    RecordedUse& use = by_site.try_emplace({kind, block.site}, RecordedUse{kind, block.site}).first->second;
+    use.blocks = plus(use.blocks, static_cast<std::int64_t>(block.weighted_blocks()));
+    use.bytes = plus(use.bytes, static_cast<std::int64_t>(block.weighted_bytes()));
+  });
+  std::vector<RecordedUse> uses;
+  for (const auto& [key, use] : by_site) uses.push_back(use);
+  std::ranges::stable_sort(uses, std::ranges::greater(), &RecordedUse::bytes);
+  return uses;
+}
+
+// --- The text
+namespace {
+
+void write_head(const Recording& recording, const RecordedTotals& all, Sink& sink) {
+  constexpr std::size_t kCommandBytes = 100;
+  const RecordingHead& head = recording.head();
+  sink.print("{}  pid {}  recorded by Cistern {}\n", printable(head.command, kCommandBytes), head.pid,
+             printable(head.version));
+  sink.print("{} in {} by {}, {} of file ({} bytes an event)\n", counted(all.events, "event"), seconds(all.last_s),
+             counted(all.threads, "thread"), human_bytes(head.file_bytes),
+             all.events ? decimal(static_cast<double>(head.file_bytes) / static_cast<double>(all.events), 1)
+                        : String("0"));
+  if (!head.ended_s) sink.write("The process was killed, or still runs: stacks have modules and offsets only.\n");
+  if (head.thinned_events)
+    sink.print("THINNED  {} before {} are left out, since the file was full; memory that was live then is known.\n",
+               counted(head.thinned_events, "event"), seconds(head.thinned_until_s));
+  if (head.lost_events)
+    sink.print("MISSING  {} could not be written, the first at {}.\n", counted(head.lost_events, "event"),
+               seconds(head.lost_since_s));
+  if (head.stopped_s) sink.print("STOPPED  Nothing is recorded from {} on.\n", seconds(*head.stopped_s));
+}
+
+void write_kinds(const RecordedTotals& all, Sink& sink) {
+  sink.print("{:<12}  {:<30}  {:<24}  {:>12}  {:>8}  {:>20}\n", "KIND", "peak", "live at the end", "allocs", "failed",
+             "copies");
+  for (const auto& [number, kind] : all.kinds) {
+    const String peak = blocks_and_bytes(kind.peak_blocks, kind.peak_bytes) + " at " + seconds(kind.peak_s);
+    const String copies = human_bytes(kind.copied_bytes) + " in " + grouped(kind.copies);
+    sink.print("  {:<10}  {:<30}  {:<24}  {:>12}  {:>8}  {:>20}\n", printable(kind.name, 40),
+               kind.peak_bytes ? peak : String("-"), blocks_and_bytes(kind.live_blocks, kind.live_bytes),
+               grouped(kind.allocations), kind.failed ? grouped(kind.failed) : String("-"),
+               kind.copies ? copies : String("-"));
+  }
+}
+
+// The kind whose peak is shown: the largest of a GPU's, and else host memory.
+const std::pair<const Count, RecordedKind>* shown_kind(const RecordedTotals& all) {
+  const std::pair<const Count, RecordedKind>* shown = nullptr;
+  const auto rank = [](const RecordedKind& kind) { return std::pair(kind.name != "host", kind.peak_bytes); };
+  for (const auto& one : all.kinds)
+    if (one.second.peak_bytes && (!shown || rank(one.second) > rank(shown->second))) shown = &one;
+  return shown;
+}
+
+void write_sites(const Recording& recording, const RecordedTotals& all, std::size_t sites_max, Sink& sink) {
+  constexpr std::size_t kFrames = 4;
+  const auto* const shown = shown_kind(all);
+  if (!shown) return;
+  const RecordedKind& kind = shown->second;
+  sink.print("LARGEST AT THE PEAK OF {}  {} at {}\n", printable(kind.name, 40), human_bytes(kind.peak_bytes),
+             seconds(kind.peak_s));
+  std::size_t listed = 0;
+  for (const RecordedUse& use : live_by_site(recording, {.events = kind.peak_events})) {
+    if (use.kind != shown->first || listed == sites_max) continue;
+    const RecordedSite* const site = recording.site(use.site);
+    sink.print("{:>2}  {} in {}  {}\n", ++listed, human_bytes(use.bytes), counted(use.blocks, "block"),
+               site ? printable(site->call, 60) : String("call site not known"));
+    if (site) sink.print("{}", frame_lines(recording.run(), site->stack, kFrames));
+  }
+}
+
+}  // namespace
+
+std::string recording_summary(const Recording& recording, std::size_t sites_max) {
+  const RecordedTotals all = totals(recording);
+  StringSink sink;
+  write_head(recording, all, sink);
+  write_kinds(all, sink);
+  write_sites(recording, all, sites_max, sink);
+  return {sink.text().data(), sink.text().size()};
+}
+
+}  // namespace cistern::formats
