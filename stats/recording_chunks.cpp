@@ -183,7 +183,7 @@ class ThinningTables {
 
 // Moves those to thin to the front, in order of time: what was kept before, and the oldest others. `until_ns` gets the
 // moment before which nothing is in any other chunk.
-std::size_t choose(std::span<ChunkHead*> with_events, std::uint64_t& until_ns) {
+std::size_t choose(std::span<ChunkHead*> with_events, std::ptrdiff_t batch, std::uint64_t& until_ns) {
   const auto is_earlier = [](const ChunkHead* a, const ChunkHead* b) { return a->first_ns < b->first_ns; };
   ChunkHead** const others =
       std::partition(with_events.data(), with_events.data() + with_events.size(),
@@ -191,7 +191,7 @@ std::size_t choose(std::span<ChunkHead*> with_events, std::uint64_t& until_ns) {
   ChunkHead** const end = with_events.data() + with_events.size();
   std::make_heap(others, end, is_earlier);  // no recursion: the program's stack may be small
   std::sort_heap(others, end, is_earlier);
-  ChunkHead** const batch_end = others + std::min<std::ptrdiff_t>(end - others, batch_chunks());
+  ChunkHead** const batch_end = others + std::min(end - others, batch);
   if (batch_end != end) until_ns = std::min(until_ns, (*batch_end)->first_ns);
   std::make_heap(with_events.data(), batch_end, is_earlier);
   std::sort_heap(with_events.data(), batch_end, is_earlier);
@@ -211,10 +211,9 @@ void put_in_place_of(std::span<ChunkHead* const> batch, std::span<ChunkHead* con
   chunks.kept = static_cast<Chunk>(thinned.size());
 }
 
-// False: the chunks are full of blocks that live, or there is no memory.
-bool thin_oldest() {
-  const ThinningTables tables;
-  if (!tables.are_there()) return false;
+// False: these chunks are full of blocks that live, or of what came while a chunk was filled that is not among them; or
+// there is no memory.
+bool thin_oldest(ThinningTables& tables, Chunk most) {
   std::uint64_t until_ns = nanoseconds_since_start();
   pass_all_slots();
   std::size_t count = 0;
@@ -222,7 +221,7 @@ bool thin_oldest() {
     const ChunkKind kind = at(chunk).kind.load(std::memory_order_acquire);
     if (kind == ChunkKind::events || kind == ChunkKind::kept) tables.with_events()[count++] = &at(chunk);
   }
-  const std::size_t batch_count = choose({tables.with_events(), count}, until_ns);
+  const std::size_t batch_count = choose({tables.with_events(), count}, most, until_ns);
   const std::span<ChunkHead* const> batch(tables.with_events(), batch_count);
   detach_slots_from(batch);
   std::size_t fresh = 0;
@@ -242,6 +241,14 @@ bool thin_oldest() {
 }
 
 // What stays of a batch is written down before the batch goes.
+bool thin_oldest() {
+  ThinningTables tables;
+  if (!tables.are_there()) return false;
+  for (Chunk most = batch_chunks(); most < 2 * chunks.used; most *= 2)
+    if (thin_oldest(tables, most)) return true;
+  return false;
+}
+
 bool thinning_is_due() { return available() <= chunks.kept + batch_chunks() + 1; }
 
 }  // namespace

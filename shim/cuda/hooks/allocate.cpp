@@ -69,8 +69,7 @@ void hand_out(CudaState& s, Block* block, const Request& request, bool hit, std:
   block->syncs_memops.store(false, std::memory_order_relaxed);
   block->further_streams.store(0, std::memory_order_relaxed);
   account_birth(s, block, hit, born_ns);
-  recording::record_allocation(recorded(block->kind, block->context), as_handle(block->address), block->requested,
-                               block->site);
+  record_birth(*block);
   block->state.store(BlockState::live, std::memory_order_release);
 }
 
