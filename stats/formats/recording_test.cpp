@@ -206,13 +206,13 @@ TEST(ReadRecording, AnyBytesAreReadOrRefused) {
   const Maker maker = made();
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < maker.bytes.size(); ++i)
-    if (maker.bytes[i] || i < 300) used.push_back(i);
+    if (maker.bytes[i] || i < 300) used.push_back(i);  // fields of the head are zero
   std::mt19937 random(1);
   unsigned read = 0, refused = 0;
-  for (int round = 0; round < 30'000; ++round) {
+  for (int round = 0; round < 10'000; ++round) {
     std::vector<std::uint8_t> bytes = maker.bytes;
     for (unsigned flips = random() % 4 + 1; flips; --flips)
-      bytes[used[random() % used.size()] + random() % 2] = static_cast<std::uint8_t>(random() % 3 ? random() : 0xff);
+      bytes[used[random() % used.size()]] = static_cast<std::uint8_t>(random() % 3 ? random() : 0xff);
     if (random() % 8 == 0) bytes.resize(random() % bytes.size());
     ++(refusal_of(bytes).empty() ? read : refused);
   }

@@ -150,9 +150,9 @@ class Calls(Recorded):
         late = by_thread(event for event in recorded.events if event.time >= recorded.thinned_until)
         for thread, made in calls.items():
             gpu, seen = of_gpu(made), of_gpu(late[thread])
-            self.assertGreater(len(seen), 1000)
-            self.assertEqual(gpu[-len(seen):], seen)
+            self.assertEqual(gpu[len(gpu) - len(seen):], seen)
             self.assertEqual(live(gpu), live(of_gpu(threads[thread])))
+        self.assertGreater(sum(map(len, late.values())), 100_000)
         self.assertIn("THINNED", self.summary(path))
 
     def test_opencl(self):
