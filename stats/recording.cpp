@@ -6,12 +6,11 @@
 #include <new>
 #include <utility>
 
-#include "pool/base/clock.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/own_mapping.hpp"
 #include "pool/base/page_size.hpp"
-#include "stats/counters.hpp"
 #include "stats/recording_chunks.hpp"
+#include "stats/recording_clock.hpp"
 #include "stats/recording_definitions.hpp"
 
 namespace cistern::recording {
@@ -54,15 +53,15 @@ bool has_room(const Slot& slot) { return slot.chunk && slot.used + kEventBytesMa
 
 // Under the slot's lock, so that no event of a chunk is earlier than the chunk.
 void open_chunk(Slot& slot, ChunkHead& chunk) {
-  const std::uint64_t now_ns = nanoseconds_since_start();
-  begin_chunk(chunk, ChunkKind::events, now_ns);
+  const std::uint64_t now = ticks_now();
+  begin_chunk(chunk, ChunkKind::events, now);
   slot.chunk = &chunk;
   slot.used = 0;
-  slot.before = {.time_ns = now_ns};
+  slot.before = {.time = now};
 }
 
 void put(Slot& slot, Event& event) {
-  event.time_ns = nanoseconds_since_start();
+  event.time = ticks_now();
   auto* const first = reinterpret_cast<std::uint8_t*>(slot.chunk + 1);
   slot.used = static_cast<std::size_t>(put_event(first + slot.used, event, slot.before) - first);
   slot.chunk->committed.store(static_cast<std::uint32_t>(slot.used), std::memory_order_release);
@@ -88,11 +87,11 @@ bool put_into(Slot& slot, Event& event) {
 
 }  // namespace
 
-[[gnu::noinline]] void record(const Kind& kind, Event event) {
+[[gnu::noinline]] void record(const Kind& kind, Event&& event) {
   if (of_thread.is_writing) return count_lost();
   of_thread.is_writing = true;
-  define_kind(kind);
-  define_site(event.site);
+  if (!are_defined(kind, event.site)) [[unlikely]]
+    define(kind, event.site);
   event.kind = kind.number;
   event.thread = number_of_thread();
   if (!put_into(slots[event.thread % kSlots], event)) count_lost();
@@ -103,6 +102,7 @@ void start(const Plan& plan) {
   auto* const page = static_cast<Switch*>(map_own_memory(page_bytes()));
   if (!page) return;
   system_call(SYS_madvise, reinterpret_cast<std::uintptr_t>(page), page_bytes(), MADV_WIPEONFORK);
+  start_ticks(plan.clock_is_processors);
   plan_chunks(&plan);
   page->on = true;
   the_switch = page;
@@ -133,6 +133,7 @@ void begin_anew_in_child(const Plan* plan) {
   forget_chunks_in_child(plan);
   files.fetch_add(1);
   threads_known = 0;
+  if (plan) start_ticks(plan->clock_is_processors);
   of_thread.is_writing = of_thread.is_writing && !plan;
   one->on = plan != nullptr;
 }

@@ -39,7 +39,7 @@ struct Kind {
 
 // Only while it is on. Sets the event's time and thread. A free is recorded before another thread may get the address,
 // an allocation before anybody else may free it. Keeps errno; allocates nothing of the program's.
-void record(const Kind& kind, Event event);
+void record(const Kind& kind, Event&& event);
 
 inline void record_allocation(const Kind& kind, const void* address, std::uint64_t bytes, SiteId site) {
   if (!is_on()) [[likely]]
@@ -64,6 +64,7 @@ inline void record_failure(const Kind& kind, std::uint64_t bytes, SiteId site) {
 struct Plan {
   const char* const* paths;  // absolute; the first where no file is; null at the end
   std::uint64_t bytes_max, host_sample_bytes;
+  bool clock_is_processors;  // see recording_clock.hpp
   char* const* arguments;  // of the program, null at their end; null: not known
 };
 // The next event makes the file, by `plan`, which stays.

@@ -13,6 +13,7 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/own_mapping.hpp"
 #include "stats/counters.hpp"
+#include "stats/recording_clock.hpp"
 #include "stats/recording_file.hpp"
 #include "stats/recording_thinning.hpp"
 
@@ -84,6 +85,7 @@ void fill(Header& made, const Plan& plan) {
   made.chunk_bytes = kChunkBytes;
   made.pid = static_cast<std::uint32_t>(system_call(SYS_getpid));
   made.start_unix_ns = clock_ns(CLOCK_REALTIME) - nanoseconds_since_start();
+  made.zero_ns = the_clock.first_ns;
   made.host_sample_bytes = plan.host_sample_bytes;
   copy_text(std::begin(made.library_version), std::end(made.library_version), CISTERN_VERSION);
   copy_words(std::begin(made.command), std::end(made.command), plan.arguments);
@@ -181,10 +183,10 @@ class ThinningTables {
   ChunkHead** first_;
 };
 
-// Moves those to thin to the front, in order of time: what was kept before, and the oldest others. `until_ns` gets the
+// Moves those to thin to the front, in order of time: what was kept before, and the oldest others. `until` gets the
 // moment before which nothing is in any other chunk.
-std::size_t choose(std::span<ChunkHead*> with_events, std::ptrdiff_t batch, std::uint64_t& until_ns) {
-  const auto is_earlier = [](const ChunkHead* a, const ChunkHead* b) { return a->first_ns < b->first_ns; };
+std::size_t choose(std::span<ChunkHead*> with_events, std::ptrdiff_t batch, std::uint64_t& until) {
+  const auto is_earlier = [](const ChunkHead* a, const ChunkHead* b) { return a->first_time < b->first_time; };
   ChunkHead** const others =
       std::partition(with_events.data(), with_events.data() + with_events.size(),
                      [](const ChunkHead* head) { return head->kind.load() == ChunkKind::kept; });
@@ -192,7 +194,7 @@ std::size_t choose(std::span<ChunkHead*> with_events, std::ptrdiff_t batch, std:
   std::make_heap(others, end, is_earlier);  // no recursion: the program's stack may be small
   std::sort_heap(others, end, is_earlier);
   ChunkHead** const batch_end = others + std::min(end - others, batch);
-  if (batch_end != end) until_ns = std::min(until_ns, (*batch_end)->first_ns);
+  if (batch_end != end) until = std::min(until, (*batch_end)->first_time);
   std::make_heap(with_events.data(), batch_end, is_earlier);
   std::sort_heap(with_events.data(), batch_end, is_earlier);
   return static_cast<std::size_t>(batch_end - with_events.data());
@@ -200,12 +202,12 @@ std::size_t choose(std::span<ChunkHead*> with_events, std::ptrdiff_t batch, std:
 
 // In one step for whoever reads the file.
 void put_in_place_of(std::span<ChunkHead* const> batch, std::span<ChunkHead* const> thinned, std::uint64_t dropped,
-                     std::uint64_t until_ns) {
+                     std::uint64_t until) {
   const std::uint64_t next = header()->epoch.load() + 1;
   for (ChunkHead* const head : batch) head->dead_epoch = next;
   for (ChunkHead* const head : thinned) head->kind.store(ChunkKind::kept, std::memory_order_release);
   header()->thinned_events.fetch_add(dropped);
-  header()->thinned_until_ns = until_ns;
+  header()->thinned_until = until;
   header()->epoch.store(next, std::memory_order_release);
   for (ChunkHead* const head : batch) give_back(*head);
   chunks.kept = static_cast<Chunk>(thinned.size());
@@ -214,14 +216,14 @@ void put_in_place_of(std::span<ChunkHead* const> batch, std::span<ChunkHead* con
 // False: these chunks are full of blocks that live, or of what came while a chunk was filled that is not among them; or
 // there is no memory.
 bool thin_oldest(ThinningTables& tables, Chunk most) {
-  std::uint64_t until_ns = nanoseconds_since_start();
+  std::uint64_t until = ticks_now();
   pass_all_slots();
   std::size_t count = 0;
   for (Chunk chunk = 1; chunk <= chunks.used; ++chunk) {
     const ChunkKind kind = at(chunk).kind.load(std::memory_order_acquire);
     if (kind == ChunkKind::events || kind == ChunkKind::kept) tables.with_events()[count++] = &at(chunk);
   }
-  const std::size_t batch_count = choose({tables.with_events(), count}, most, until_ns);
+  const std::size_t batch_count = choose({tables.with_events(), count}, most, until);
   const std::span<ChunkHead* const> batch(tables.with_events(), batch_count);
   detach_slots_from(batch);
   std::size_t fresh = 0;
@@ -233,9 +235,9 @@ bool thin_oldest(ThinningTables& tables, Chunk most) {
     head->dead_epoch = 0;
     tables.fresh()[fresh++] = head;
   }
-  const auto thinned = thin(batch, until_ns, {tables.fresh(), fresh});
+  const auto thinned = thin(batch, until, {tables.fresh(), fresh});
   const std::size_t kept = thinned ? thinned->chunks : 0;
-  if (thinned) put_in_place_of(batch, {tables.fresh(), kept}, thinned->dropped_events, until_ns);
+  if (thinned) put_in_place_of(batch, {tables.fresh(), kept}, thinned->dropped_events, until);
   for (std::size_t i = kept; i < fresh; ++i) give_back(*tables.fresh()[i]);
   return thinned && kept < batch_count;
 }
@@ -269,9 +271,10 @@ void give_back_chunk(ChunkHead& chunk) {
   give_back(chunk);
 }
 
-void begin_chunk(ChunkHead& chunk, ChunkKind kind, std::uint64_t now_ns) {
+void begin_chunk(ChunkHead& chunk, ChunkKind kind, std::uint64_t now) {
+  header()->ns_per_tick.store(nanoseconds_per_tick(), std::memory_order_relaxed);
   chunk.committed.store(0, std::memory_order_relaxed);
-  chunk.first_ns = now_ns;
+  chunk.first_time = now;
   chunk.born_epoch = chunk.dead_epoch = 0;
   chunk.kind.store(kind, std::memory_order_release);
 }
@@ -307,6 +310,7 @@ void end_file(std::span<const std::uint8_t> names) {
     header()->names_at = end;
     header()->names_bytes = names.size();
   }
+  header()->ns_per_tick = nanoseconds_per_tick();
   header()->ended_ns = std::max<std::uint64_t>(nanoseconds_since_start(), 1);
 }
 

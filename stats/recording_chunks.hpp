@@ -11,7 +11,7 @@ ChunkHead* take_chunk();
 // One that was taken in vain.
 void give_back_chunk(ChunkHead& chunk);
 // Its first event or definition comes next.
-void begin_chunk(ChunkHead& chunk, ChunkKind kind, std::uint64_t now_ns);
+void begin_chunk(ChunkHead& chunk, ChunkKind kind, std::uint64_t now);
 
 // Nothing was recorded that should have been.
 void count_lost();

@@ -15,45 +15,27 @@
 namespace cistern::recording {
 namespace {
 
-// Numbers that the file knows. Read without the lock.
-template <std::size_t most>
-class Known {
- public:
-  bool has(std::size_t number) const {
-    return number >= most || words_[number / 64].load(std::memory_order_relaxed) >> number % 64 & 1;
-  }
-  void add(std::size_t number) { words_[number / 64].fetch_or(std::uint64_t{1} << number % 64); }
-
- private:
-  std::atomic<std::uint64_t> words_[(most + 63) / 64] = {};
-};
-
-constexpr std::size_t kSitesMax = std::size_t{1} << 20;
 // Longer texts are cut: a definition has room in a chunk.
 constexpr std::size_t kTextMax = 4096, kBytesMax = 3 * kTextMax;
 
-struct Definitions {
+struct Definitions : KnownNumbers {
   Lock lock;
   ChunkHead* chunk = nullptr;
   std::uint32_t modules = 0, lines = 0;
   Map<const void*, std::uint32_t> numbers;  // of modules and lines, by their addresses
-  Known<std::size_t{1} << 16> kinds;
-  Known<kSitesMax> sites;
   std::atomic<SiteId> last_site{0};
 };
-constinit std::atomic<Definitions*> made{nullptr};
-
 // Null: no memory.
 Definitions* definitions() {
-  Definitions* known = made.load(std::memory_order_acquire);
-  if (known) return known;
+  KnownNumbers* known = known_numbers.load(std::memory_order_acquire);
+  if (known) return static_cast<Definitions*>(known);
   void* const room = internal_try_allocate(sizeof(Definitions));
   if (!room) return nullptr;
   auto* const fresh = new (room) Definitions;
-  if (made.compare_exchange_strong(known, fresh)) return fresh;
+  if (known_numbers.compare_exchange_strong(known, fresh)) return fresh;
   fresh->~Definitions();
   internal_deallocate(fresh, sizeof(Definitions));
-  return known;
+  return static_cast<Definitions*>(known);
 }
 
 // One definition, where it is to stay. It counts when it is committed.
@@ -161,14 +143,9 @@ bool write_frames(SiteId site, Written& written) {
                                    writer.number(number_of(of, &line));
                                  }});
 }
-}  // namespace
-
-void define_kind(const Kind& kind) {
-  Definitions* const of = definitions();
-  if (!of || of->kinds.has(kind.number)) return;
-  const Locked hold(of->lock);
-  if (of->kinds.has(kind.number)) return;
-  Writer writer(*of, Definition::kind);
+// Both under the lock.
+void define_kind(Definitions& of, const Kind& kind) {
+  Writer writer(of, Definition::kind);
   if (!writer) return;
   char name[64];
   std::size_t length = std::string_view(kind.name).copy(name, sizeof name - 8);
@@ -180,26 +157,32 @@ void define_kind(const Kind& kind) {
   writer.number(kind.number);
   writer.text({name, length});
   writer.commit();
-  of->kinds.add(kind.number);
+  of.kinds.add(kind.number);
 }
 
-void define_site(SiteId site) {
-  Definitions* const of = definitions();
-  if (!of || !site || of->sites.has(site)) return;
-  const Locked hold(of->lock);
-  if (of->sites.has(site)) return;
-  Counted counted{*of};
+void define_site(Definitions& of, SiteId site) {
+  Counted counted{of};
   if (!count_frames(site, counted) || !counted.call) return;
-  Writer writer(*of, Definition::site);
+  Writer writer(of, Definition::site);
   if (!writer) return;
   writer.number(site);
   writer.text(counted.call);
   writer.number(counted.frames);
-  Written written{*of, writer};
+  Written written{of, writer};
   if (!write_frames(site, written)) return;
   writer.commit();
-  of->sites.add(site);
-  of->last_site.store(std::max(of->last_site.load(), site));
+  of.sites.add(site);
+  of.last_site.store(std::max(of.last_site.load(), site));
+}
+
+}  // namespace
+
+void define(const Kind& kind, SiteId site) {
+  Definitions* const of = definitions();
+  if (!of) return;
+  const Locked hold(of->lock);
+  if (!of->kinds.has(kind.number)) define_kind(*of, kind);
+  if (site && !of->sites.has(site)) define_site(*of, site);
 }
 
 void define_thread(std::uint32_t thread) {
@@ -214,16 +197,16 @@ void define_thread(std::uint32_t thread) {
 }
 
 bool is_defined(SiteId site) {
-  const Definitions* const of = made.load(std::memory_order_acquire);
-  return of && site < kSitesMax && of->sites.has(site);
+  const KnownNumbers* const known = known_numbers.load(std::memory_order_acquire);
+  return known && known->sites.has(site);
 }
 
 SiteId last_defined() {
-  const Definitions* const of = made.load(std::memory_order_acquire);
-  return of ? of->last_site.load() : 0;
+  const KnownNumbers* const known = known_numbers.load(std::memory_order_acquire);
+  return known ? static_cast<const Definitions*>(known)->last_site.load() : 0;
 }
 
 // The parent's stay where they are: it may have been in the middle of one.
-void forget_definitions_in_child() { made.store(nullptr); }
+void forget_definitions_in_child() { known_numbers.store(nullptr); }
 
 }  // namespace cistern::recording

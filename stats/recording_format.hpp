@@ -15,15 +15,18 @@ constexpr std::size_t kHeaderBytes = 4096, kChunkBytes = std::size_t{64} << 10;
 // A smaller maximum is this one: each of the writer's slots may have a chunk, and what is thinned needs room.
 constexpr std::uint64_t kBytesMin = std::uint64_t{4} << 20;
 
-// Every word that changes while the process runs is written in one step. Times are nanoseconds since its start.
+// Every word that changes while the process runs is written in one step. Moments whose name ends in `ns` are
+// nanoseconds since its start; the others, and those of events, are ticks: `zero_ns` plus `ns_per_tick` for each.
 struct Header {
   char magic[8];
   std::uint32_t version, header_bytes, chunk_bytes, pid;
   std::uint64_t start_unix_ns;       // by the wall clock
+  std::uint64_t zero_ns;
+  std::atomic<double> ns_per_tick;   // as far as it is known; better with time
   std::uint64_t host_sample_bytes;   // one host block in so many bytes is recorded; 1: each; 0: none
   std::atomic<std::uint64_t> epoch;  // which chunks count: see ChunkHead
   // Thinned: events before a moment that are not in the file any more. Blocks that were live then still are.
-  std::atomic<std::uint64_t> thinned_events, thinned_until_ns;
+  std::atomic<std::uint64_t> thinned_events, thinned_until;
   // Never written: for want of room or of memory, or because a signal handler had interrupted the writing of another.
   std::atomic<std::uint64_t> lost_events, lost_since_ns;
   std::atomic<std::uint64_t> stopped_ns;  // nothing is recorded since then; 0: it goes on
@@ -41,7 +44,7 @@ enum class ChunkKind : std::uint32_t { none, events, kept, definitions };
 struct ChunkHead {
   std::atomic<ChunkKind> kind;
   std::atomic<std::uint32_t> committed;  // bytes behind the head that are whole records
-  std::uint64_t first_ns;                // no event is earlier, and the first one's time counts from it
+  std::uint64_t first_time;                // no event is earlier, and the first one's time counts from it
   std::uint64_t born_epoch, dead_epoch;
   std::uint64_t unused[4];
 };
@@ -85,7 +88,7 @@ struct Event {
   std::uint32_t site = 0;    // 0: not known
   std::uint32_t thread = 0;  // numbered from 1
   std::uint32_t count = 1;   // copies that are counted together
-  std::uint64_t time_ns = 0;
+  std::uint64_t time = 0;    // ticks
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t stream = 0;
@@ -95,7 +98,7 @@ struct Event {
 
 // An event says only what differs from the one before in its chunk.
 struct Before {
-  std::uint64_t time_ns = 0, address = 0, bytes = 0, stream = 0;
+  std::uint64_t time = 0, address = 0, bytes = 0, stream = 0;
   std::uint32_t site = 0, thread = 0;
   std::uint16_t kind = 0;
 };
@@ -123,7 +126,7 @@ inline std::uint64_t add_difference(std::uint64_t from, std::uint64_t coded) {
 inline std::uint64_t turned(std::uint64_t address) { return address >> 4 | address << 60; }
 inline std::uint64_t turned_back(std::uint64_t address) { return address << 4 | address >> 60; }
 
-// `event.time_ns` is not below that of the event before. Returns the end.
+// `event.time` is not below that of the event before. Returns the end.
 inline std::uint8_t* put_event(std::uint8_t* to, const Event& event, Before& before) {
   if (event.thread != before.thread) {
     *to++ = static_cast<std::uint8_t>(EventType::thread);
@@ -139,8 +142,8 @@ inline std::uint8_t* put_event(std::uint8_t* to, const Event& event, Before& bef
   if (has_more) first |= kMore;
   if (event.has_stream) first |= kHasStream;
   *to++ = static_cast<std::uint8_t>(first);
-  to = put_number(to, event.time_ns - before.time_ns);
-  before.time_ns = event.time_ns;
+  to = put_number(to, event.time - before.time);
+  before.time = event.time;
   if (first & kOtherKind) to = put_number(to, before.kind = event.kind);
   if (has_address) {
     to = put_number(to, difference(before.address, turned(event.address)));
@@ -207,7 +210,7 @@ inline bool next_event(Bytes& bytes, Before& before, Event& event) {
     event = {.type = static_cast<EventType>(type)};
     const bool has_address = event.type <= EventType::resized, has_bytes = event.type != EventType::free;
     const bool has_site = has_bytes && event.type != EventType::resized;
-    before.time_ns += bytes.number(UINT64_MAX / 2 - before.time_ns);
+    before.time += bytes.number(UINT64_MAX / 2 - before.time);
     if (first & kOtherKind) before.kind = static_cast<std::uint16_t>(bytes.number(UINT16_MAX));
     if (has_address) before.address = add_difference(before.address, bytes.number());
     if (has_bytes && !(first & kSameBytes)) before.bytes = bytes.number();
@@ -226,7 +229,7 @@ inline bool next_event(Bytes& bytes, Before& before, Event& event) {
         event.weight = more;
     }
     if (first & kHasStream) before.stream = add_difference(before.stream, bytes.number());
-    event.time_ns = before.time_ns;
+    event.time = before.time;
     event.kind = before.kind;
     event.thread = before.thread;
     if (has_address) event.address = turned_back(before.address);
@@ -241,15 +244,15 @@ inline bool next_event(Bytes& bytes, Before& before, Event& event) {
 // The events of a chunk.
 class ChunkEvents {
  public:
-  ChunkEvents(std::uint64_t first_ns, std::span<const std::uint8_t> committed)
-      : first_ns_(first_ns), bytes_(committed), before_{.time_ns = first_ns} {}
-  std::uint64_t first_ns() const { return first_ns_; }
+  ChunkEvents(std::uint64_t first_time, std::span<const std::uint8_t> committed)
+      : first_time_(first_time), bytes_(committed), before_{.time = first_time} {}
+  std::uint64_t first_time() const { return first_time_; }
   bool next() { return next_event(bytes_, before_, event_); }
   bool ok() const { return bytes_.ok(); }
   const Event& event() const { return event_; }
 
  private:
-  std::uint64_t first_ns_;
+  std::uint64_t first_time_;
   Bytes bytes_;
   Before before_;
   Event event_{EventType::free};
@@ -257,7 +260,7 @@ class ChunkEvents {
 
 // Two events of one address at one moment: its free came first.
 inline bool is_before(const Event& one, const Event& other) {
-  if (one.time_ns != other.time_ns) return one.time_ns < other.time_ns;
+  if (one.time != other.time) return one.time < other.time;
   return one.type == EventType::free && other.type != EventType::free;
 }
 

@@ -18,7 +18,7 @@ class Merge {
       ok_ &= current_->ok();
       current_ = nullptr;
     }
-    while (entered_ < chunks_.size() && (!first() || chunks_[entered_].first_ns() <= first()->event().time_ns))
+    while (entered_ < chunks_.size() && (!first() || chunks_[entered_].first_time() <= first()->event().time))
       enter(chunks_[entered_++]);
     if (count_ && (!current_ || is_before(waiting_[0]->event(), current_->event()))) {
       if (current_) push(*current_);

@@ -28,7 +28,7 @@ class Array {
 };
 
 struct LiveBlock {
-  std::uint64_t address, bytes, time_ns;
+  std::uint64_t address, bytes, time;
   std::uint32_t site, thread, weight;
   std::uint16_t kind;
   bool is_there;
@@ -48,7 +48,7 @@ class LiveBlocks {
     LiveBlock& place = place_of(event.kind, event.address);
     used_ += !place.is_there;
     place = {event.address, event.bytes,
-             event.time_ns, event.site,
+             event.time, event.site,
              event.thread,  static_cast<std::uint32_t>(event.weight),
              event.kind,    true};
     return true;
@@ -76,7 +76,7 @@ class LiveBlocks {
   std::span<LiveBlock> by_time() {
     LiveBlock* const end = std::partition(table_, table_ + size_, [](const LiveBlock& one) { return one.is_there; });
     // No recursion: the program's stack may be small.
-    const auto is_earlier = [](const LiveBlock& a, const LiveBlock& b) { return a.time_ns < b.time_ns; };
+    const auto is_earlier = [](const LiveBlock& a, const LiveBlock& b) { return a.time < b.time; };
     std::make_heap(table_, end, is_earlier);
     std::sort_heap(table_, end, is_earlier);
     return {table_, end};
@@ -119,9 +119,9 @@ class Output {
   bool put(const Event& event) {
     if (chunks_ == 0 || used_ + kEventBytesMax > kRoom) {
       if (chunks_ == into_.size()) return false;
-      into_[chunks_++]->first_ns = event.time_ns;
+      into_[chunks_++]->first_time = event.time;
       used_ = 0;
-      before_ = {.time_ns = event.time_ns};
+      before_ = {.time = event.time};
     }
     ChunkHead& head = *into_[chunks_ - 1];
     auto* const first = reinterpret_cast<std::uint8_t*>(&head + 1);
@@ -143,7 +143,7 @@ bool put_live(Output& output, LiveBlocks& live) {
                      .kind = block.kind,
                      .site = block.site,
                      .thread = block.thread,
-                     .time_ns = block.time_ns,
+                     .time = block.time,
                      .address = block.address,
                      .bytes = block.bytes,
                      .weight = block.weight}))
@@ -163,7 +163,7 @@ std::optional<std::uint64_t> drop_early(const Event& event, LiveBlocks& live) {
 
 }  // namespace
 
-std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until_ns,
+std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until,
                             std::span<ChunkHead* const> into) {
   const Array<ChunkEvents> chunks(batch.size());
   const Array<ChunkEvents*> waiting(batch.size());
@@ -171,13 +171,13 @@ std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t unt
   if (!chunks.data() || !waiting.data()) return std::nullopt;
   for (std::size_t i = 0; i < batch.size(); ++i)
     new (chunks.data() + i)
-        ChunkEvents(batch[i]->first_ns, {reinterpret_cast<const std::uint8_t*>(batch[i] + 1),
+        ChunkEvents(batch[i]->first_time, {reinterpret_cast<const std::uint8_t*>(batch[i] + 1),
                                          batch[i]->committed.load(std::memory_order_acquire)});
   Merge merge({chunks.data(), batch.size()}, waiting.data());
   Output output(into);
   std::uint64_t dropped = 0;
   const Event* event = merge.next();
-  for (; event && event->time_ns < until_ns; event = merge.next()) {
+  for (; event && event->time < until; event = merge.next()) {
     const auto more = drop_early(*event, live);
     if (!more) return std::nullopt;
     dropped += *more;

@@ -14,9 +14,9 @@ struct Thinned {
   std::uint64_t dropped_events;
 };
 
-// `batch`: by their first moment; every event of the recording that is earlier than `until_ns` is in them. They stay as
+// `batch`: by their first moment; every event of the recording that is earlier than `until` is in them. They stay as
 // they are. `into`: fresh chunks. Nothing: these are too few, or there is no memory.
-std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until_ns,
+std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until,
                             std::span<ChunkHead* const> into);
 
 }  // namespace cistern::recording

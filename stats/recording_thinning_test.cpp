@@ -40,9 +40,9 @@ std::span<const std::uint8_t> committed(const ChunkHead& head) {
 }
 
 std::vector<Event> events_of(std::vector<ChunkHead*> heads) {
-  std::ranges::sort(heads, {}, [](const ChunkHead* head) { return head->first_ns; });
+  std::ranges::sort(heads, {}, [](const ChunkHead* head) { return head->first_time; });
   std::vector<ChunkEvents> chunks;
-  for (const ChunkHead* const head : heads) chunks.emplace_back(head->first_ns, committed(*head));
+  for (const ChunkHead* const head : heads) chunks.emplace_back(head->first_time, committed(*head));
   std::vector<ChunkEvents*> waiting(chunks.size());
   Merge merge(chunks, waiting.data());
   std::vector<Event> events;
@@ -53,7 +53,7 @@ std::vector<Event> events_of(std::vector<ChunkHead*> heads) {
 
 bool same(const Event& one, const Event& other) {
   return one.type == other.type && one.kind == other.kind && one.site == other.site && one.thread == other.thread &&
-         one.time_ns == other.time_ns && one.address == other.address && one.bytes == other.bytes &&
+         one.time == other.time && one.address == other.address && one.bytes == other.bytes &&
          one.weight == other.weight && one.count == other.count && one.stream == other.stream &&
          one.has_stream == other.has_stream && one.direction == other.direction && one.pageable == other.pageable &&
          one.asynchronous == other.asynchronous;
@@ -67,7 +67,7 @@ class Process {
     now_ns_ += random_() % 1000;
     const unsigned thread = random_() % 5;
     Event event{.type = EventType::allocation, .kind = static_cast<std::uint16_t>(random_() % 3),
-                .thread = thread + 1, .time_ns = now_ns_};
+                .thread = thread + 1, .time = now_ns_};
     const unsigned what = random_() % 16;
     if (what == 0) {
       event.type = EventType::copy;
@@ -115,8 +115,8 @@ class Process {
   void put(unsigned thread, const Event& event) {
     Open& open = open_[thread];
     if (!open.head || open.used + kEventBytesMax > open.most) {
-      open = {memory_.add(), 0, kEventBytesMax + random_() % 2000, {.time_ns = now_ns_}};
-      open.head->first_ns = now_ns_;
+      open = {memory_.add(), 0, kEventBytesMax + random_() % 2000, {.time = now_ns_}};
+      open.head->first_time = now_ns_;
       chunks.push_back(open.head);
     }
     auto* const first = reinterpret_cast<std::uint8_t*>(open.head + 1);
@@ -150,12 +150,12 @@ TEST(RecordingThinning, WhatLivesStaysAndWhatComesLater) {
     for (int i = 0; i < 5000; ++i) process.step();
     // The oldest third, as the process chooses it.
     std::vector<ChunkHead*> all = process.chunks;
-    std::ranges::sort(all, {}, [](const ChunkHead* head) { return head->first_ns; });
+    std::ranges::sort(all, {}, [](const ChunkHead* head) { return head->first_time; });
     const std::size_t third = all.size() / 3;
-    const std::uint64_t until_ns = all[third]->first_ns;
+    const std::uint64_t until = all[third]->first_time;
     Chunks memory;
     std::vector<ChunkHead*> into = memory.add(third);
-    const auto thinned = thin({all.data(), third}, until_ns, into);
+    const auto thinned = thin({all.data(), third}, until, into);
     ASSERT_TRUE(thinned) << seed;
     EXPECT_LT(thinned->chunks, third);
     std::vector<ChunkHead*> after(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(thinned->chunks));
@@ -164,8 +164,8 @@ TEST(RecordingThinning, WhatLivesStaysAndWhatComesLater) {
     std::map<std::pair<std::uint16_t, std::uint64_t>, Event> live;
     std::size_t late = 0;
     for (const Event& event : read) {
-      if (event.time_ns >= until_ns) ++late;
-      if (event.time_ns < until_ns) {
+      if (event.time >= until) ++late;
+      if (event.time < until) {
         EXPECT_EQ(event.type, EventType::allocation);
       }
       if (event.type == EventType::allocation) live[{event.kind, event.address}] = event;
@@ -175,7 +175,7 @@ TEST(RecordingThinning, WhatLivesStaysAndWhatComesLater) {
       if (event.type == EventType::resized) live[{event.kind, event.address}].bytes = event.bytes;
     }
     EXPECT_EQ(late, static_cast<std::size_t>(std::ranges::count_if(
-                        process.events, [&](const Event& event) { return event.time_ns >= until_ns; })));
+                        process.events, [&](const Event& event) { return event.time >= until; })));
     EXPECT_EQ(read.size() + thinned->dropped_events, process.events.size()) << seed;
     ASSERT_EQ(live.size(), process.live.size()) << seed;
     for (const auto& [key, event] : process.live) EXPECT_TRUE(same(live[key], event)) << seed;

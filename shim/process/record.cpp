@@ -16,6 +16,7 @@
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/report_file.hpp"
+#include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
@@ -55,7 +56,10 @@ Place* make_place(const String& path, int pid) {
     made->names[i] = i ? path_with_pid(path, pid, i) : path;
     made->paths[i] = made->names[i].c_str();
   }
-  made->plan = {made->paths, options().record_max, host_pool::sample_interval_bytes(), start_arguments()};
+  const SmallFile<16> clock("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  const std::string_view source = clock.text();
+  made->plan = {made->paths, options().record_max, host_pool::sample_interval_bytes(),
+                source.starts_with("tsc") || source.starts_with("arch_sys_counter"), start_arguments()};
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <system_error>
@@ -28,7 +29,7 @@ constexpr Count kDefinitionsMax = Count{16} << 20, kFramesMax = 4096;
 // The words of a chunk's head, as they lie in the file.
 struct Head {
   std::uint32_t kind, committed;
-  std::uint64_t first_ns, born_epoch, dead_epoch;
+  std::uint64_t first_time, born_epoch, dead_epoch;
 };
 static_assert(sizeof(Head) == offsetof(recording::ChunkHead, unused));
 
@@ -60,6 +61,10 @@ std::uint64_t Recording::word(std::size_t at) const {
   return value;
 }
 
+Seconds Recording::seconds_at(Count time) const {
+  return (static_cast<double>(zero_ns_) + static_cast<double>(time) * ns_per_tick_) * 1e-9;
+}
+
 std::string Recording::text(std::size_t at, std::size_t room) const {
   const auto* const first = reinterpret_cast<const char*>(bytes_.data() + at);
   return {first, strnlen(first, room)};
@@ -81,7 +86,10 @@ void Recording::read_head() {
   head_.start_unix_ns = word(offsetof(Header, start_unix_ns));
   head_.host_sample_bytes = word(offsetof(Header, host_sample_bytes));
   head_.thinned_events = word(offsetof(Header, thinned_events));
-  head_.thinned_until_s = moment(offsetof(Header, thinned_until_ns));
+  zero_ns_ = std::min(word(offsetof(Header, zero_ns)), kNever);
+  ns_per_tick_ = std::bit_cast<double>(word(offsetof(Header, ns_per_tick)));
+  if (!(ns_per_tick_ >= 1e-3 && ns_per_tick_ <= 1e3)) ns_per_tick_ = 1;
+  head_.thinned_until_s = seconds_at(std::min(word(offsetof(Header, thinned_until)), kNever));
   head_.lost_events = word(offsetof(Header, lost_events));
   head_.lost_since_s = moment(offsetof(Header, lost_since_ns));
   if (word(offsetof(Header, stopped_ns))) head_.stopped_s = moment(offsetof(Header, stopped_ns));
@@ -99,15 +107,15 @@ void Recording::read_chunks() {
     const auto kind = static_cast<recording::ChunkKind>(head.kind);
     if (kind == recording::ChunkKind::none || head.born_epoch > epoch_ || (head.dead_epoch && head.dead_epoch <= epoch_))
       continue;
-    if (kind > recording::ChunkKind::definitions || head.committed > recording::kRoom || head.first_ns > kNever)
+    if (kind > recording::ChunkKind::definitions || head.committed > recording::kRoom || head.first_time > kNever)
       bad("is a damaged recording");
     const auto committed = bytes_.subspan(at + sizeof(recording::ChunkHead), head.committed);
     if (kind == recording::ChunkKind::definitions)
       definitions.push_back(committed);
     else
-      chunks_.push_back({head.first_ns, committed});
+      chunks_.push_back({head.first_time, committed});
   }
-  std::ranges::stable_sort(chunks_, {}, &Chunk::first_ns);
+  std::ranges::stable_sort(chunks_, {}, &Chunk::first_time);
   for (const auto& bytes : definitions) read_definitions(bytes);
 }
 
@@ -218,7 +226,7 @@ Count Recording::thread(std::uint32_t thread) const {
 void Recording::for_each_event(const std::function<void(const RecordedEvent&)>& visit) const {
   std::vector<recording::ChunkEvents> chunks;
   chunks.reserve(chunks_.size());
-  for (const Chunk& chunk : chunks_) chunks.emplace_back(chunk.first_ns, chunk.committed);
+  for (const Chunk& chunk : chunks_) chunks.emplace_back(chunk.first_time, chunk.committed);
   std::vector<recording::ChunkEvents*> waiting(chunks.size());
   recording::Merge merge(chunks, waiting.data());
   while (const RecordedEvent* const event = merge.next()) visit(*event);

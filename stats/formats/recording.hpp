@@ -50,6 +50,8 @@ class Recording {
   std::string kind_name(Count kind) const;
   // Null: it is not known.
   const RecordedSite* site(std::uint32_t site) const;
+  // Seconds since the process started, of an event's time.
+  Seconds seconds_at(Count time) const;
   // The system's number; 0: not known.
   Count thread(std::uint32_t thread) const;
 
@@ -58,7 +60,7 @@ class Recording {
 
  private:
   struct Chunk {
-    std::uint64_t first_ns;
+    std::uint64_t first_time;
     std::span<const std::uint8_t> committed;
   };
   struct Names;
@@ -74,7 +76,8 @@ class Recording {
 
   const std::span<const std::uint8_t> bytes_;
   RecordingHead head_;
-  std::uint64_t epoch_ = 0;
+  std::uint64_t epoch_ = 0, zero_ns_ = 0;
+  double ns_per_tick_ = 1;
   std::vector<Chunk> chunks_;  // with events, by their first moment
   Count definitions_ = 0;
   RunReader names_;

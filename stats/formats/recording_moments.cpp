@@ -15,8 +15,6 @@ namespace {
 constexpr std::size_t kLiveMax = std::size_t{1} << 27;
 constexpr Count kBytesMax = Count{1} << 62;
 
-Seconds in_seconds(Count nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
-
 Count plus(Count value, std::int64_t change) {
   const Count sum = value + static_cast<Count>(change);
   if (sum > kBytesMax) throw BadReport("is a damaged recording: its sizes make no sense");
@@ -41,7 +39,7 @@ LiveRecorded::Change LiveRecorded::apply(const RecordedEvent& event) {
   const auto known = blocks_.find({event.kind, event.address});
   if (event.type == RecordedType::allocation) {
     if (known != blocks_.end()) count(known->second, -1);
-    const Block block{event.bytes, event.time_ns, event.weight, event.site, event.thread};
+    const Block block{event.bytes, event.time, event.weight, event.site, event.thread};
     count(block, 1);
     if (known != blocks_.end())
       known->second = block;
@@ -74,7 +72,7 @@ RecordedTotals totals(const Recording& recording) {
   recording.for_each_event([&](const RecordedEvent& event) {
     ++all.events;
     threads.insert(event.thread);
-    all.last_s = in_seconds(event.time_ns);
+    all.last_s = recording.seconds_at(event.time);
     RecordedKind& kind = all.kinds[event.kind];
     const LiveRecorded::Change change = live.apply(event);
     all.unknown_frees += change.unknown;
@@ -119,7 +117,7 @@ Named<Levels> levels(const Recording& recording, Seconds end_s, std::size_t poin
     OfKind& kind = kinds[event.kind];
     if (kind.levels.last.empty())
       kind.levels = {0, interval_s, std::vector<Count>(points), std::vector<Count>(points)};
-    const double at = interval_s > 0 ? in_seconds(event.time_ns) / interval_s : 0;
+    const double at = interval_s > 0 ? recording.seconds_at(event.time) / interval_s : 0;
     go_to(kind, static_cast<std::size_t>(std::min(at, static_cast<double>(points - 1))));
     kind.now = plus(kind.now, change.bytes);
     kind.levels.least[kind.at] = std::min(kind.levels.least[kind.at], kind.now);
@@ -136,7 +134,7 @@ std::vector<RecordedUse> live_by_site(const Recording& recording, const Until& u
   LiveRecorded live;
   Count events = 0;
   recording.for_each_event([&](const RecordedEvent& event) {
-    if (events++ < until.events && event.time_ns <= until.time_ns) live.apply(event);
+    if (events++ < until.events && recording.seconds_at(event.time) <= until.seconds) live.apply(event);
   });
   std::map<std::pair<Count, std::uint32_t>, RecordedUse> by_site;
   live.for_each([&](Count kind, Count, const LiveRecorded::Block& block) {

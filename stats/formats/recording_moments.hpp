@@ -10,7 +10,7 @@ namespace cistern::formats {
 class LiveRecorded {
  public:
   struct Block {
-    Count bytes, time_ns, weight;
+    Count bytes, time, weight;
     std::uint32_t site, thread;
     Count weighted_blocks() const { return (weight + RecordedEvent::kWeight1 / 2) / RecordedEvent::kWeight1; }
     Count weighted_bytes() const;
@@ -57,7 +57,8 @@ Named<Levels> levels(const Recording& recording, Seconds end_s, std::size_t poin
 
 // Up to a moment, or so many of all events.
 struct Until {
-  Count time_ns = UINT64_MAX, events = UINT64_MAX;
+  Seconds seconds = 1e300;
+  Count events = UINT64_MAX;
 };
 struct RecordedUse {
   Count kind;

@@ -26,6 +26,7 @@ class Maker {
     set<std::uint32_t>(offsetof(Header, pid), 77);
     std::strcpy(reinterpret_cast<char*>(bytes.data()) + offsetof(Header, command), "./app --fast");
     set<std::uint64_t>(offsetof(Header, ended_ns), 5'000'000'000);
+    set<double>(offsetof(Header, ns_per_tick), 1);
   }
   template <class Word>
   void set(std::size_t at, Word word) {
@@ -57,19 +58,19 @@ class Maker {
   }
   void add_events(const std::vector<RecordedEvent>& events) {
     std::vector<std::uint8_t> coded(recording::kRoom);
-    recording::Before before{.time_ns = events[0].time_ns};
+    recording::Before before{.time = events[0].time};
     std::uint8_t* at = coded.data();
     for (const RecordedEvent& event : events) at = recording::put_event(at, event, before);
     coded.resize(static_cast<std::size_t>(at - coded.data()));
-    add_chunk(recording::ChunkKind::events, events[0].time_ns, coded);
+    add_chunk(recording::ChunkKind::events, events[0].time, coded);
   }
-  void add_chunk(recording::ChunkKind kind, std::uint64_t first_ns, std::vector<std::uint8_t> committed,
+  void add_chunk(recording::ChunkKind kind, std::uint64_t first_time, std::vector<std::uint8_t> committed,
                  std::uint64_t born = 0, std::uint64_t dead = 0) {
     const std::size_t at = bytes.size();
     bytes.resize(at + recording::kChunkBytes);
     set(at, kind);
     set(at + 4, static_cast<std::uint32_t>(committed.size()));
-    set(at + 8, first_ns), set(at + 16, born), set(at + 24, dead);
+    set(at + 8, first_time), set(at + 16, born), set(at + 24, dead);
     std::memcpy(bytes.data() + at + sizeof(recording::ChunkHead), committed.data(), committed.size());
   }
 
@@ -81,11 +82,11 @@ class Maker {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr RecordedEvent allocation(Count s, std::uint64_t address, std::uint64_t bytes, std::uint32_t site) {
-  return {.type = RecordedType::allocation, .kind = 3, .site = site, .thread = 1, .time_ns = s * kSecond,
+  return {.type = RecordedType::allocation, .kind = 3, .site = site, .thread = 1, .time = s * kSecond,
           .address = address, .bytes = bytes};
 }
 constexpr RecordedEvent freed(Count s, std::uint64_t address) {
-  return {.type = RecordedType::free, .kind = 3, .thread = 2, .time_ns = s * kSecond, .address = address};
+  return {.type = RecordedType::free, .kind = 3, .thread = 2, .time = s * kSecond, .address = address};
 }
 
 Maker made() {
@@ -135,9 +136,11 @@ TEST(ReadRecording, WhatItSays) {
     for (const FrameId id : recording.run().stacks[recording.site(site)->stack]) all.push_back(recording.run().frames[id]);
     return all;
   };
-  EXPECT_EQ(frames(4), std::vector<Frame>{(Frame{.function = "load", .file = "a.cpp", .line = 7, .offset = 16,
-                                                 .inlined = true})});
-  EXPECT_EQ(frames(5), std::vector<Frame>{(Frame{.function = "train", .file = "t.py", .line = 9, .python = true})});
+  Frame load, train;
+  load.function = "load", load.file = "a.cpp", load.line = 7, load.offset = 16, load.inlined = true;
+  train.function = "train", train.file = "t.py", train.line = 9, train.python = true;
+  EXPECT_EQ(frames(4), std::vector<Frame>{load});
+  EXPECT_EQ(frames(5), std::vector<Frame>{train});
   EXPECT_FALSE(recording.site(6));
 }
 
@@ -147,8 +150,11 @@ TEST(ReadRecording, WithoutNamesStacksHaveModules) {
   const Recording recording(maker.bytes);
   const Stack& stack = recording.run().stacks[recording.site(4)->stack];
   ASSERT_EQ(stack.size(), 2u);
-  EXPECT_EQ(recording.run().frames[stack[0]], (Frame{.module = "/app", .build_id = "abcd", .offset = 16}));
-  EXPECT_EQ(recording.run().frames[stack[1]], (Frame{.address = 99}));
+  Frame in_module, generated;
+  in_module.module = "/app", in_module.build_id = "abcd", in_module.offset = 16;
+  generated.address = 99;
+  EXPECT_EQ(recording.run().frames[stack[0]], in_module);
+  EXPECT_EQ(recording.run().frames[stack[1]], generated);
 }
 
 TEST(ReadRecording, Moments) {
@@ -166,7 +172,7 @@ TEST(ReadRecording, Moments) {
   ASSERT_EQ(at_peak.size(), 2u);
   EXPECT_EQ(at_peak[0].site, 5u);
   EXPECT_EQ(at_peak[1].bytes, 100u);
-  EXPECT_EQ(live_by_site(recording, {.time_ns = 3 * kSecond}).size(), 1u);
+  EXPECT_EQ(live_by_site(recording, {.seconds = 3}).size(), 1u);
   const Named<Levels> over_time = levels(recording, 5, 5);
   ASSERT_EQ(over_time.size(), 1u);
   EXPECT_EQ(over_time[0].second.last, (std::vector<Count>{0, 100, 400, 300, 0}));

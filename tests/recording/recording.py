@@ -46,9 +46,9 @@ class Recording:
     def __init__(self, path):
         data = path.read_bytes()
         assert data[:8] == b"cistrec\n", data[:8]
-        (self.version, header, chunk, self.pid, self.start, self.host_sample, self.epoch, self.thinned_events,
-         self.thinned_until, self.lost_events, self.lost_since, self.stopped, self.ended, names_at,
-         names_bytes) = struct.unpack_from("<4I11Q", data, 8)
+        (self.version, header, chunk, self.pid, self.start, self.zero, self.ns_per_tick, self.host_sample, self.epoch,
+         self.thinned_events, self.thinned_until, self.lost_events, self.lost_since, self.stopped, self.ended, names_at,
+         names_bytes) = struct.unpack_from("<4I2Qd10Q", data, 8)
         assert (self.version, header, chunk) == (1, HEADER, CHUNK)
         self.kinds, self.sites, self.threads, self.modules, self.lines = {}, {}, {}, {}, {}
         events = []
