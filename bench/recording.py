@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""What a recording costs: programs with Cistern, with and without CISTERN_RECORD, in turn, several rounds; minima.
+"""The cost of a recording: programs with Cistern, with and without CISTERN_RECORD, in turn, several rounds; minima.
 
-  gpu    bench/cuda_lifetimes on the simulated driver with assumed latencies: by the clock and by processor time
+  gpu    bench/cuda_lifetimes on the simulated driver with assumed latencies: processor time
   host   bench/sites_load with CISTERN_SITES=all, which records every block
 
     bench/recording.py BUILD_DIRECTORY [--rounds N] [--library FILE] [--folder FILE_SYSTEM]
@@ -53,16 +53,16 @@ def main():
     given = parser.parse_args()
     library = (given.library or given.build / "libcistern.so").resolve()
     simulator = given.build / "tests" / "simcuda"
-    ours = {"LD_PRELOAD": str(library), "CISTERN_REPORT": "none"}
+    ours = {"LD_PRELOAD": str(library), "CISTERN_REPORT": "/dev/null"}
     gpu = {**ours, **SIMULATED, **ASSUMED, "LD_LIBRARY_PATH": f"{simulator}:{simulator}/13"}
     trace = sorted(LIFETIMES.glob("*.csv"))[0]
     load = given.build / "bench" / "sites_load_fp"
     runs = {
-        f"gpu: cuda_lifetimes {trace.name}, wall": ([given.build / "bench" / "cuda_lifetimes", trace, 20, "device"], gpu,
-                                                    1, 1.03),
-        "host: sites_load, SITES=all, CPU": ([load, 1, 8000, 1], {**ours, "CISTERN_SITES": "all"}, 0, 1.5),
-        "host: sites_load, 4 threads, SITES=all, CPU": ([load, 4, 2000, 1], {**ours, "CISTERN_SITES": "all"}, 0, 1.5),
-        "host: sites_load, samples, CPU": ([load, 1, 8000, 1], ours, 0, 1.5),
+        f"gpu: cuda_lifetimes {trace.name}, CPU": ([given.build / "bench" / "cuda_lifetimes", trace, 60, "device"],
+                                                   gpu, 0, 1.03),
+        "host: sites_load, SITES=all, CPU": ([load, 1, 24000, 1], {**ours, "CISTERN_SITES": "all"}, 0, 1.5),
+        "host: sites_load, 4 threads, SITES=all, CPU": ([load, 4, 6000, 1], {**ours, "CISTERN_SITES": "all"}, 0, 1.5),
+        "host: sites_load, samples, CPU": ([load, 1, 24000, 1], ours, 0, 1.5),
     }
     print(f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}; {time.strftime('%Y-%m-%d')}; "
           f"{given.rounds} rounds, minima\n")

@@ -2,7 +2,7 @@
 // site, in a file that lives on when the process is killed (CISTERN_RECORD). The kinds call `record` here; the file is
 // chosen and ended by shim/process/record.hpp.
 //
-//   record           takes one of kSlots, a slot of few threads, and writes the event to the slot's chunk: recording.cpp
+//   record           writes the event to the chunk of its thread's slot: recording.cpp
 //     definitions    a kind, a call site or a thread that the file does not know yet: recording_definitions.cpp
 //     take_chunk     a fresh chunk, if that one is full: recording_chunks.cpp
 //       grow         blocks of the disk for more: recording_file.cpp
@@ -38,7 +38,7 @@ struct Kind {
 };
 
 // Only while it is on. Sets the event's time and thread. A free is recorded before another thread may get the address,
-// an allocation before anybody else may free it. Keeps errno; allocates nothing of the program's.
+// an allocation before the program may free it. Keeps errno; allocates nothing of the program's.
 void record(const Kind& kind, Event&& event);
 
 inline void record_allocation(const Kind& kind, const void* address, std::uint64_t bytes, SiteId site) {
@@ -65,7 +65,7 @@ struct Plan {
   const char* const* paths;  // absolute; the first where no file is; null at the end
   std::uint64_t bytes_max, host_sample_bytes;
   bool clock_is_processors;  // see recording_clock.hpp
-  char* const* arguments;  // of the program, null at their end; null: not known
+  char* const* arguments;    // the program's, null at their end; null: not known
 };
 // The next event makes the file, by `plan`, which stays.
 void start(const Plan& plan);
@@ -74,7 +74,7 @@ const char* file_path();
 // For good: nothing is recorded from now on. Makes no system call.
 void stop();
 
-// What went wrong, for a line: errno, and in which step. 0: nothing.
+// The step that failed, and its errno. 0: nothing.
 enum class Step { none, making, growing, thinning };
 struct Trouble {
   Step step;

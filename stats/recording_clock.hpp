@@ -8,15 +8,17 @@
 
 namespace cistern::recording {
 
-// Behind all that the thread did before.
-inline std::uint64_t processor_ticks() {
+// `ordered`: behind all that the thread did before, as other threads see it.
+inline std::uint64_t processor_ticks(bool ordered = true) {
 #if defined(__x86_64__)
   std::uint32_t low, high;
-  asm volatile("lfence\n\trdtsc" : "=a"(low), "=d"(high)::"memory");
+  if (ordered) asm volatile("lfence" ::: "memory");
+  asm volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
   return std::uint64_t{high} << 32 | low;
 #else
   std::uint64_t ticks;
-  asm volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+  if (ordered) asm volatile("isb" ::: "memory");
+  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks)::"memory");
   return ticks;
 #endif
 }
@@ -31,8 +33,8 @@ inline constinit Clock the_clock;
 inline void start_ticks(bool processors) {
   the_clock = {processors, processors ? processor_ticks() : nanoseconds_since_start(), nanoseconds_since_start()};
 }
-inline std::uint64_t ticks_now() {
-  return (the_clock.is_processors ? processor_ticks() : nanoseconds_since_start()) - the_clock.first;
+inline std::uint64_t ticks_now(bool ordered = true) {
+  return (the_clock.is_processors ? processor_ticks(ordered) : nanoseconds_since_start()) - the_clock.first;
 }
 // By what has passed since the start. Exact enough for a process of a millisecond, and better with time.
 inline double nanoseconds_per_tick() {

@@ -22,7 +22,7 @@ struct Definitions : KnownNumbers {
   Lock lock;
   ChunkHead* chunk = nullptr;
   std::uint32_t modules = 0, lines = 0;
-  Map<const void*, std::uint32_t> numbers;  // of modules and lines, by their addresses
+  Map<const void*, std::uint32_t> numbers;  // modules and lines, by their addresses
   std::atomic<SiteId> last_site{0};
 };
 // Null: no memory.
@@ -117,8 +117,7 @@ struct Written {
 
 // False: a thread forks.
 bool count_frames(SiteId site, Counted& counted) {
-  return visit_raw_frames(site, {&counted,
-                                 [](void* to, const char* call) { static_cast<Counted*>(to)->call = call; },
+  return visit_raw_frames(site, {&counted, [](void* to, const char* call) { static_cast<Counted*>(to)->call = call; },
                                  [](void* to, const Module* module, std::uintptr_t) {
                                    ++static_cast<Counted*>(to)->frames;
                                    define(static_cast<Counted*>(to)->of, module);
@@ -206,7 +205,12 @@ SiteId last_defined() {
   return known ? static_cast<const Definitions*>(known)->last_site.load() : 0;
 }
 
-// The parent's stay where they are: it may have been in the middle of one.
-void forget_definitions_in_child() { known_numbers.store(nullptr); }
+// The parent's stay where they are, with all that they point to: it may have been in the middle of one.
+void forget_definitions_in_child() {
+  Definitions* const of_parent = static_cast<Definitions*>(known_numbers.exchange(nullptr));
+  if (!of_parent) return;
+  Lock& lock = of_parent->lock;
+  new (&lock) Lock;
+}
 
 }  // namespace cistern::recording

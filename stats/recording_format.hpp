@@ -20,11 +20,11 @@ constexpr std::uint64_t kBytesMin = std::uint64_t{4} << 20;
 struct Header {
   char magic[8];
   std::uint32_t version, header_bytes, chunk_bytes, pid;
-  std::uint64_t start_unix_ns;       // by the wall clock
+  std::uint64_t start_unix_ns;  // by the wall clock
   std::uint64_t zero_ns;
   std::atomic<double> ns_per_tick;   // as far as it is known; better with time
   std::uint64_t host_sample_bytes;   // one host block in so many bytes is recorded; 1: each; 0: none
-  std::atomic<std::uint64_t> epoch;  // which chunks count: see ChunkHead
+  std::atomic<std::uint64_t> epoch;  // decides which chunks count: see ChunkHead
   // Thinned: events before a moment that are not in the file any more. Blocks that were live then still are.
   std::atomic<std::uint64_t> thinned_events, thinned_until;
   // Never written: for want of room or of memory, or because a signal handler had interrupted the writing of another.
@@ -44,7 +44,7 @@ enum class ChunkKind : std::uint32_t { none, events, kept, definitions };
 struct ChunkHead {
   std::atomic<ChunkKind> kind;
   std::atomic<std::uint32_t> committed;  // bytes behind the head that are whole records
-  std::uint64_t first_time;                // no event is earlier, and the first one's time counts from it
+  std::uint64_t first_time;              // no event is earlier, and the first one's time counts from it
   std::uint64_t born_epoch, dead_epoch;
   std::uint64_t unused[4];
 };
@@ -63,7 +63,7 @@ enum class Definition : std::uint8_t {
   python_line,   // number, function, file, line
   site,          // number, call, count of frames; each: 0 and the number of a line, or the module (0: none) + 1, offset
   thread,        // number, the system's number
-  text,          // of the names; numbered from 1
+  text,          // its bytes; numbered from 1
   frame,         // numbered from 1: function, file, line, module, build id, offset, 1 inlined | 2 Python
   names_of_site  // number of the site, count, frames
 };
@@ -75,7 +75,7 @@ enum class EventType : std::uint8_t {
   resized,
   failed,  // a request
   copy,
-  thread  // of the events that follow in the chunk
+  thread  // the thread of the events that follow in the chunk
 };
 constexpr unsigned kEventTypes = 6;
 
@@ -161,8 +161,8 @@ inline std::uint8_t* put_event(std::uint8_t* to, const Event& event, Before& bef
   return to;
 }
 
-// Numbers out of bytes that nobody vouches for: behind the end, or where a number is too long, there are zeros, and
-// the reader is not ok any more.
+// Numbers from untrusted bytes. Behind the end, or where a number is too long, they are zero, and ok() is false from
+// then on.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}

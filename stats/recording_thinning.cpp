@@ -47,9 +47,7 @@ class LiveBlocks {
     if (!table_ || (used_ >= size_ / 4 * 3 && !resize(size_ * 2))) return false;
     LiveBlock& place = place_of(event.kind, event.address);
     used_ += !place.is_there;
-    place = {event.address, event.bytes,
-             event.time, event.site,
-             event.thread,  static_cast<std::uint32_t>(event.weight),
+    place = {event.address, event.bytes, event.time, event.site, event.thread, static_cast<std::uint32_t>(event.weight),
              event.kind,    true};
     return true;
   }
@@ -88,7 +86,8 @@ class LiveBlocks {
   }
   LiveBlock& place_of(std::uint16_t kind, std::uint64_t address) {
     std::size_t at = home_of(kind, address);
-    while (table_[at].is_there && (table_[at].address != address || table_[at].kind != kind)) at = (at + 1) & (size_ - 1);
+    while (table_[at].is_there && (table_[at].address != address || table_[at].kind != kind))
+      at = (at + 1) & (size_ - 1);
     return table_[at];
   }
   bool resize(std::size_t size) {
@@ -163,16 +162,14 @@ std::optional<std::uint64_t> drop_early(const Event& event, LiveBlocks& live) {
 
 }  // namespace
 
-std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until,
-                            std::span<ChunkHead* const> into) {
+std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until, std::span<ChunkHead* const> into) {
   const Array<ChunkEvents> chunks(batch.size());
   const Array<ChunkEvents*> waiting(batch.size());
   LiveBlocks live;
   if (!chunks.data() || !waiting.data()) return std::nullopt;
   for (std::size_t i = 0; i < batch.size(); ++i)
-    new (chunks.data() + i)
-        ChunkEvents(batch[i]->first_time, {reinterpret_cast<const std::uint8_t*>(batch[i] + 1),
-                                         batch[i]->committed.load(std::memory_order_acquire)});
+    new (chunks.data() + i) ChunkEvents(batch[i]->first_time, {reinterpret_cast<const std::uint8_t*>(batch[i] + 1),
+                                                               batch[i]->committed.load(std::memory_order_acquire)});
   Merge merge({chunks.data(), batch.size()}, waiting.data());
   Output output(into);
   std::uint64_t dropped = 0;

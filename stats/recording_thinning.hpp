@@ -15,8 +15,7 @@ struct Thinned {
 };
 
 // `batch`: by their first moment; every event of the recording that is earlier than `until` is in them. They stay as
-// they are. `into`: fresh chunks. Nothing: these are too few, or there is no memory.
-std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until,
-                            std::span<ChunkHead* const> into);
+// they are. `into`: fresh chunks. Nothing: these are too few, or memory is exhausted.
+std::optional<Thinned> thin(std::span<ChunkHead* const> batch, std::uint64_t until, std::span<ChunkHead* const> into);
 
 }  // namespace cistern::recording

@@ -66,8 +66,10 @@ class Process {
   void step() {
     now_ns_ += random_() % 1000;
     const unsigned thread = random_() % 5;
-    Event event{.type = EventType::allocation, .kind = static_cast<std::uint16_t>(random_() % 3),
-                .thread = thread + 1, .time = now_ns_};
+    Event event{.type = EventType::allocation,
+                .kind = static_cast<std::uint16_t>(random_() % 3),
+                .thread = thread + 1,
+                .time = now_ns_};
     const unsigned what = random_() % 16;
     if (what == 0) {
       event.type = EventType::copy;

@@ -6,7 +6,7 @@
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
 #include "stats/formats/groups.hpp"
-#include "stats/formats/recording_moments.hpp"
+#include "stats/formats/recording_summary.hpp"
 #include "stats/formats/summary.hpp"
 
 namespace cistern::command {

@@ -161,7 +161,8 @@ void add_run(CLI::App& app, Outcome& outcome) {
           "--record",
           [given](const std::string& value) {
             given->records = value.empty() || is_size(value);
-            if (!value.empty()) given->settings.emplace_back(given->records ? "CISTERN_RECORD_MAX" : "CISTERN_RECORD", value);
+            if (!value.empty())
+              given->settings.emplace_back(given->records ? "CISTERN_RECORD_MAX" : "CISTERN_RECORD", value);
           },
           "record every allocation, free and copy: into the folder, at most =SIZE, or to =PATH")
       ->expected(0, 1)

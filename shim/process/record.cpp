@@ -35,7 +35,7 @@ struct Place {
   const char* paths[kNames + 1] = {};
   recording::Plan plan;
 };
-constinit String* pattern = nullptr;  // of the path, absolute
+constinit String* pattern = nullptr;  // the path, absolute, with its %p
 constinit Place* place = nullptr;     // null: nothing is recorded
 constinit bool is_forked = false;
 constinit std::atomic<bool> has_ended{false};
@@ -103,9 +103,12 @@ class Names {
     return known;
   }
   std::uint64_t number_of(const FrameFigures& frame) {
-    const std::uint64_t parts[] = {number_of(frame.function), number_of(frame.file),
-                                   frame.line,                number_of(frame.module),
-                                   number_of(frame.build_id), frame.offset,
+    const std::uint64_t parts[] = {number_of(frame.function),
+                                   number_of(frame.file),
+                                   frame.line,
+                                   number_of(frame.module),
+                                   number_of(frame.build_id),
+                                   frame.offset,
                                    (frame.inlined ? 1u : 0u) | (frame.python ? 2u : 0u)};
     begin();
     for (const std::uint64_t part : parts) number(part);

@@ -45,7 +45,8 @@ Seconds in_seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanos
 
 // Reports of Python programs show Python's frames; so do recordings.
 void prefer_python(std::vector<Frame>& frames) {
-  if (std::ranges::any_of(frames, &Frame::python)) std::erase_if(frames, [](const Frame& frame) { return !frame.python; });
+  if (std::ranges::any_of(frames, &Frame::python))
+    std::erase_if(frames, [](const Frame& frame) { return !frame.python; });
 }
 
 }  // namespace
@@ -105,7 +106,8 @@ void Recording::read_chunks() {
   for (std::size_t at = recording::kHeaderBytes; at + recording::kChunkBytes <= end; at += recording::kChunkBytes) {
     const Head head = head_at(bytes_.subspan(at));
     const auto kind = static_cast<recording::ChunkKind>(head.kind);
-    if (kind == recording::ChunkKind::none || head.born_epoch > epoch_ || (head.dead_epoch && head.dead_epoch <= epoch_))
+    if (kind == recording::ChunkKind::none || head.born_epoch > epoch_ ||
+        (head.dead_epoch && head.dead_epoch <= epoch_))
       continue;
     if (kind > recording::ChunkKind::definitions || head.committed > recording::kRoom || head.first_time > kNever)
       bad("is a damaged recording");
@@ -169,7 +171,7 @@ void Recording::define_site(Bytes& from) {
   site.stack = names_.stack_of(frames);
 }
 
-// What was found in the end is better than what was noted meanwhile.
+// Names that were found at the end replace the modules and offsets that were noted before.
 void Recording::read_names() {
   const std::uint64_t at = word(offsetof(recording::Header, names_at));
   const std::uint64_t count = word(offsetof(recording::Header, names_bytes));

@@ -17,14 +17,14 @@ namespace cistern::formats {
 using RecordedEvent = recording::Event;
 using RecordedType = recording::EventType;
 
-// What the file says of itself.
+// The facts in the file's header.
 struct RecordingHead {
   std::string version, command;
   Count pid = 0, start_unix_ns = 0;
-  Count host_sample_bytes = 0;    // one host block in so many bytes is in the file; 1: each; 0: none
-  Count thinned_events = 0;       // left out since the file is full, all before `thinned_until_s`; what was live is there
+  Count host_sample_bytes = 0;  // one host block in so many bytes is in the file; 1: each; 0: none
+  Count thinned_events = 0;     // left out since the file is full, all before `thinned_until_s`; what was live is there
   Seconds thinned_until_s = 0;
-  Count lost_events = 0;          // never written, from `lost_since_s` on
+  Count lost_events = 0;  // never written, from `lost_since_s` on
   Seconds lost_since_s = 0;
   std::optional<Seconds> stopped_s;  // nothing was recorded since
   std::optional<Seconds> ended_s;    // absent: the process was killed, or runs
@@ -44,7 +44,7 @@ class Recording {
   static bool is_one(std::span<const std::uint8_t> bytes);
 
   const RecordingHead& head() const { return head_; }
-  // Of sites: frames and stacks, and no reports.
+  // The frames and stacks of sites, and no reports.
   const Run& run() const { return names_.run(); }
   // "device:0"; of a kind that was not defined "kind 17".
   std::string kind_name(Count kind) const;

@@ -1,4 +1,4 @@
-// What a recording's events add up to: the memory of each kind over time, and by call site at a moment.
+// Sums of a recording's events: the memory of each kind over time, and by call site at a moment.
 #pragma once
 #include <map>
 
@@ -15,7 +15,7 @@ class LiveRecorded {
     Count weighted_blocks() const { return (weight + RecordedEvent::kWeight1 / 2) / RecordedEvent::kWeight1; }
     Count weighted_bytes() const;
   };
-  // What an event changed in the live memory of its kind.
+  // The change of its kind's live memory by one event.
   struct Change {
     std::int64_t blocks = 0, bytes = 0;
     bool unknown = false;  // a free of no block that the file knows
@@ -29,9 +29,7 @@ class LiveRecorded {
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Hash {
-    std::size_t operator()(const Key& key) const {
-      return (key.address ^ key.kind << 48) * 0x9E3779B97F4A7C15 >> 20;
-    }
+    std::size_t operator()(const Key& key) const { return (key.address ^ key.kind << 48) * 0x9E3779B97F4A7C15 >> 20; }
   };
   std::unordered_map<Key, Block, Hash> blocks_;
 };
@@ -39,9 +37,9 @@ class LiveRecorded {
 struct RecordedKind {
   std::string name;
   Count allocations = 0, frees = 0, failed = 0, copies = 0, copied_bytes = 0;
-  Count live_blocks = 0, live_bytes = 0;       // in the end
-  Count peak_blocks = 0, peak_bytes = 0;       // when its bytes were most
-  Count peak_events = 0;                       // how many events there were until then
+  Count live_blocks = 0, live_bytes = 0;  // in the end
+  Count peak_blocks = 0, peak_bytes = 0;  // when its bytes were most
+  Count peak_events = 0;                  // how many events there were until then
   Seconds peak_s = 0;
 };
 
@@ -67,8 +65,5 @@ struct RecordedUse {
 };
 // Live memory then, the largest first.
 std::vector<RecordedUse> live_by_site(const Recording& recording, const Until& until);
-
-// The text of one screen. `sites_max`: how many of the largest at the peak.
-std::string recording_summary(const Recording& recording, std::size_t sites_max);
 
 }  // namespace cistern::formats

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "stats/formats/recording_moments.hpp"
+#include "stats/formats/recording_summary.hpp"
 
 namespace cistern::formats {
 namespace {
@@ -82,8 +83,13 @@ class Maker {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr RecordedEvent allocation(Count s, std::uint64_t address, std::uint64_t bytes, std::uint32_t site) {
-  return {.type = RecordedType::allocation, .kind = 3, .site = site, .thread = 1, .time = s * kSecond,
-          .address = address, .bytes = bytes};
+  return {.type = RecordedType::allocation,
+          .kind = 3,
+          .site = site,
+          .thread = 1,
+          .time = s * kSecond,
+          .address = address,
+          .bytes = bytes};
 }
 constexpr RecordedEvent freed(Count s, std::uint64_t address) {
   return {.type = RecordedType::free, .kind = 3, .thread = 2, .time = s * kSecond, .address = address};
@@ -133,7 +139,8 @@ TEST(ReadRecording, WhatItSays) {
   EXPECT_EQ(recording.thread(1), 1234u);
   const auto frames = [&](std::uint32_t site) {
     std::vector<Frame> all;
-    for (const FrameId id : recording.run().stacks[recording.site(site)->stack]) all.push_back(recording.run().frames[id]);
+    for (const FrameId id : recording.run().stacks[recording.site(site)->stack])
+      all.push_back(recording.run().frames[id]);
     return all;
   };
   Frame load, train;
@@ -177,7 +184,8 @@ TEST(ReadRecording, Moments) {
   ASSERT_EQ(over_time.size(), 1u);
   EXPECT_EQ(over_time[0].second.last, (std::vector<Count>{0, 100, 400, 300, 0}));
   EXPECT_EQ(over_time[0].second.least, (std::vector<Count>{0, 0, 100, 300, 0}));
-  EXPECT_NE(recording_summary(recording, 5).find("LARGEST AT THE PEAK OF device:0  400 B at 2.00 s"), std::string::npos);
+  EXPECT_NE(recording_summary(recording, 5).find("LARGEST AT THE PEAK OF device:0  400 B at 2.00 s"),
+            std::string::npos);
 }
 
 TEST(ReadRecording, OnlyChunksOfItsEpochCount) {

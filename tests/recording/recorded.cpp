@@ -39,12 +39,12 @@ constexpr const char* kKinds[] = {"device:0", "device:1", "pinned", "host"};
   std::fprintf(stderr, "recorded: %s failed\n", what);
   std::_Exit(90);
 }
-#define MUST(call)                           \
-  do {                                       \
-    if ((call) != cudaSuccess) fail(#call);  \
+#define MUST(call)                          \
+  do {                                      \
+    if ((call) != cudaSuccess) fail(#call); \
   } while (0)
 
-// What one thread did. The calls are there before their number says so.
+// The calls of one thread. Each is there before the count says so.
 class Log {
  public:
   explicit Log(std::size_t most) : calls_(new Call[most]) {}

@@ -125,5 +125,6 @@ class Recording:
             weight = data.number() if first & 64 else 256
             if first & 128:
                 stream += data.difference()
-            yield Event(time, type_of, self.kinds.get(kind), (address << 4 | address >> 60) & MASK if has_address else 0,
+            turned_back = (address << 4 | address >> 60) & MASK
+            yield Event(time, type_of, self.kinds.get(kind), turned_back if has_address else 0,
                         size if has_bytes else 0, site if has_site else 0, self.threads.get(thread), weight)
