@@ -29,11 +29,11 @@ struct alignas(64) Slot {
 constinit Slot slots[kSlots] = {};
 
 constinit std::atomic<std::uint32_t> threads_known{0};
-constinit std::atomic<std::uint32_t> files{0};  // this process and its ancestors by fork have had so many
+constinit std::atomic<std::uint16_t> files{0};  // this process and its ancestors by fork have had so many
 
 struct OfThread {
   std::uint32_t number;  // in the file; 0: none yet
-  std::uint32_t file;    // which one
+  std::uint16_t file;    // which one
   bool is_writing;       // a signal handler that finds this set cannot
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local OfThread of_thread = {};
@@ -41,7 +41,7 @@ struct OfThread {
 // Known to the file, from 1.
 std::uint32_t number_of_thread() {
   OfThread& own = of_thread;
-  const std::uint32_t file = files.load(std::memory_order_relaxed);
+  const std::uint16_t file = files.load(std::memory_order_relaxed);
   if (own.number && own.file == file) [[likely]]
     return own.number;
   own.number = threads_known.fetch_add(1, std::memory_order_relaxed) + 1;

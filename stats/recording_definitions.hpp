@@ -1,4 +1,4 @@
-// What the events of a recording name by number: kinds, call sites and threads. Each is written down before the first
+// Definitions: events name kinds, call sites and threads by number. Each is written down before the first
 // event that has it.
 #pragma once
 #include <atomic>
@@ -20,7 +20,7 @@ class Known {
  private:
   std::atomic<std::uint64_t> words_[(most + 63) / 64] = {};
 };
-// What is beyond is not defined.
+// Larger numbers are never defined.
 struct KnownNumbers {
   Known<std::size_t{1} << 14> kinds;
   Known<std::size_t{1} << 20> sites;

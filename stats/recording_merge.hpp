@@ -37,7 +37,7 @@ class Merge {
     waiting_[count_++] = &chunk;
     std::push_heap(waiting_, waiting_ + count_, is_later);
   }
-  // Of those that were entered, the first; null: none has an event.
+  // The first of those that were entered; null: none has an event.
   const ChunkEvents* first() const {
     if (!count_) return current_;
     return current_ && !is_before(waiting_[0]->event(), current_->event()) ? current_ : waiting_[0];

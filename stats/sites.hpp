@@ -44,7 +44,8 @@ class CalledFrom {
 
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
-// The same for a recording, at any moment: nobody else is asked. False: a thread forks, which is not waited for.
+// The same for a recording, at any moment: calls nothing that another library may define. False: a thread forks, which
+// is not waited for.
 struct RawFrames {
   void* context;
   void (*call)(void* context, const char* api);
