@@ -29,25 +29,15 @@ struct alignas(64) Slot {
 constinit Slot slots[kSlots] = {};
 
 constinit std::atomic<std::uint32_t> threads_known{0};
-constinit std::atomic<std::uint16_t> files{0};  // this process and its ancestors by fork have had so many
+// Its number in the file, from 1 (0: none yet), and a bit while it writes: a signal handler that finds that set records
+// nothing. One word, since every thread of every process has it.
+constexpr std::uint32_t kWriting = std::uint32_t{1} << 31;
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t of_thread = 0;
 
-struct OfThread {
-  std::uint32_t number;  // in the file; 0: none yet
-  std::uint16_t file;    // which one
-  bool is_writing;       // a signal handler that finds this set cannot
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local OfThread of_thread = {};
-
-// Known to the file, from 1.
-std::uint32_t number_of_thread() {
-  OfThread& own = of_thread;
-  const std::uint16_t file = files.load(std::memory_order_relaxed);
-  if (own.number && own.file == file) [[likely]]
-    return own.number;
-  own.number = threads_known.fetch_add(1, std::memory_order_relaxed) + 1;
-  own.file = file;
-  define_thread(own.number);
-  return own.number;
+void number_this_thread() {
+  const std::uint32_t number = threads_known.fetch_add(1, std::memory_order_relaxed) + 1;
+  of_thread = number | kWriting;
+  define_thread(number);
 }
 
 bool has_room(const Slot& slot) { return slot.chunk && slot.used + kEventBytesMax <= kRoom; }
@@ -90,14 +80,16 @@ bool put_into(Slot& slot, Event& event) {
 }  // namespace
 
 [[gnu::noinline]] void record(const Kind& kind, Event&& event) {
-  if (of_thread.is_writing) return count_lost();
-  of_thread.is_writing = true;
+  if (of_thread & kWriting) return count_lost();
+  of_thread = of_thread | kWriting;
   if (!are_defined(kind, event.site)) [[unlikely]]
     define(kind, event.site);
   event.kind = kind.number;
-  event.thread = number_of_thread();
+  if (of_thread == kWriting) [[unlikely]]
+    number_this_thread();
+  event.thread = of_thread & ~kWriting;
   if (!put_into(slots[event.thread % kSlots], event)) count_lost();
-  of_thread.is_writing = false;
+  of_thread = event.thread;
 }
 
 void start(const Plan& plan) {
@@ -136,10 +128,9 @@ void begin_anew_in_child(const Plan* plan) {
   }
   forget_definitions_in_child();
   forget_chunks_in_child(plan);
-  files.fetch_add(1);
   threads_known = 0;
   if (plan) start_ticks(plan->clock_is_processors);
-  of_thread.is_writing = of_thread.is_writing && !plan;
+  of_thread = plan ? 0 : of_thread & kWriting;
   one->on = plan != nullptr;
 }
 
