@@ -125,7 +125,7 @@ std::string interpreter_of(const std::string& file) {
     std::string loader(std::min<std::size_t>(segment.p_filesz, PATH_MAX), '\0');
     in.seekg(static_cast<std::streamoff>(segment.p_offset));
     in.read(loader.data(), static_cast<std::streamsize>(loader.size()));
-    return loader.c_str();
+    return loader.substr(0, loader.find('\0'));
   }
   return {};
 }
@@ -133,7 +133,7 @@ std::string interpreter_of(const std::string& file) {
 }  // namespace
 
 std::string library_path() {
-  const std::string path = found_library();
+  std::string path = found_library();
   if (path.find_first_of(" :") != path.npos)
     throw BadInput(path + ": LD_PRELOAD cannot take a path with a space or a colon");
   if (!is_library_to_preload(path))
@@ -162,7 +162,7 @@ std::string file_of(const std::string& program) {
   for (std::size_t at = 0; at <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', at), folders.size());
     const std::string folder = folders.substr(at, end - at);
-    const std::string file = (folder.empty() ? "." : folder) + '/' + program;
+    std::string file = (folder.empty() ? "." : folder) + '/' + program;
     if (access(file.c_str(), X_OK) == 0 && is_file(file)) return file;
     at = end + 1;
   }

@@ -27,11 +27,12 @@ char** program_of(char** word, char** end) {
   return end;
 }
 
-}  // namespace
+using namespace cistern::command;
 
-int main(int count, char** arguments) {
-  using namespace cistern::command;
-  constexpr int kBadInput = 2;
+constexpr int kBadInput = 2;
+
+// The exit code. Throws BadInput, and std::bad_alloc.
+int answer(int count, char** arguments) {
   CLI::App app("Runs programs under Cistern, and shows what their memory did.", "cistern");
   app.set_version_flag("--version", "cistern " CISTERN_VERSION);
   app.require_subcommand(1);
@@ -60,16 +61,21 @@ int main(int count, char** arguments) {
     app.parse(static_cast<int>(program - arguments), arguments);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error)) return kBadInput;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    throw BadInput(std::string("standard output: ") + std::strerror(errno));
+  return outcome.exit_code;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return answer(count, arguments);
   } catch (const BadInput& bad) {
     say(bad.line);
-    return kBadInput;
-  } catch (const std::bad_alloc&) {
-    say("out of memory: the input is too large");
-    return kBadInput;
+  } catch (const std::exception& error) {
+    say(std::string(error.what()) + ": the input may be too large");
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    say(std::string("standard output: ") + std::strerror(errno));
-    return kBadInput;
-  }
-  return outcome.exit_code;
+  return kBadInput;
 }

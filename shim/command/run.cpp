@@ -91,7 +91,7 @@ int run(const Given& given, const std::vector<std::string>& command) {
   RunFolder folder;
   const auto environment = [&](pid_t pid) {
     std::vector<std::string> entries;
-    for (const auto& [name, value] : given.settings) entries.push_back(name + "=" + value);
+    for (const auto& [name, value] : given.settings) entries.emplace_back(name).append("=").append(value);
     if (has_folder) folder = make_run_folder(given.folder, command[0], pid);
     if (!folder.path.empty()) {
       entries.push_back("CISTERN_REPORT=" + report_path_in(folder));

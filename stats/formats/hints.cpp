@@ -16,7 +16,7 @@ String failed_requests(const Run& run) {
   for (const Report& report : run.reports)
     for (const auto& [name, kind] : report.kinds)
       if (kind.failed)
-        return counted(kind.failed, "request") + " for " + String(name.c_str()) +
+        return counted(kind.failed, "request") + " for " + String(std::string_view(name)) +
                " memory failed: the line about memory on stderr says what would have succeeded";
   return {};
 }
@@ -33,7 +33,8 @@ String grows(const Run& run) {
   for (const Report& report : run.reports)
     for (const GrowingRow& row : report.growing)
       if (!row.suppressed)
-        return String(row.kind.c_str()) + " memory grows by " + human_bytes(static_cast<Count>(row.bytes_per_s)) +
+        return String(std::string_view(row.kind)) + " memory grows by " +
+               human_bytes(static_cast<Count>(row.bytes_per_s)) +
                " a second: a longer run shows whether it ends; --fail-on growing fails a test for it";
   return {};
 }
@@ -88,8 +89,9 @@ String loops(const Run& run) {
   if (!most) return {};
   const Stack& stack = run.stacks[most->frames];
   const std::string name = stack.empty() ? most->api : run.frames[stack[0]].function;
-  return grouped(most->temporary) + " blocks of " + String(most->kind.c_str()) + " were freed right away by " +
-         printable(name.empty() ? most->api : name, kPathBytesShown) + ": keep one and use it again";
+  return grouped(most->temporary) + " blocks of " + String(std::string_view(most->kind)) +
+         " were freed right away by " + printable(name.empty() ? most->api : name, kPathBytesShown) +
+         ": keep one and use it again";
 }
 
 String lost_in_tests(const Run& run) {
@@ -109,7 +111,7 @@ String fragmented(const Run& run) {
     for (const auto& [kind, of] : report.fragmentation)
       if (kind.starts_with("device") && of.reserved_per_live.value_or(1) > 1.5 &&
           of.reserved_peak_bytes.value_or(0) > kMuch)
-        return String(kind.c_str()) + " reserved " + decimal(*of.reserved_per_live, 2) +
+        return String(std::string_view(kind)) + " reserved " + decimal(*of.reserved_per_live, 2) +
                " times its live peak: --device-pool ranges joins freed blocks";
   return {};
 }
