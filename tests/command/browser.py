@@ -23,8 +23,9 @@ class Browser:
         self.come_from, to_write = os.pipe()
         # The protocol's descriptors are 3 and 4.
         moved = [os.dup(to_read), os.dup(to_write)]
-        command = ["sh", "-c", f'exec "$0" "$@" 3<&{moved[0]} 4>&{moved[1]}', program(), "--headless=new",
-                   "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
+        command = ["bash", "-c", f'exec "$0" "$@" 3<&{moved[0]} 4>&{moved[1]}', program(), "--headless=new",
+                   "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                   "--remote-debugging-pipe",
                    f"--user-data-dir={self.folder.name}"]
         self.process = subprocess.Popen(command, pass_fds=moved, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
