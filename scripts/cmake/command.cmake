@@ -1,23 +1,7 @@
 # The command `cistern`, which runs programs under the shared object and shows their reports. Nothing of it is in the
 # library. It uses CLI11 and nlohmann-json (headers only) and zlib, which is linked in: it runs where the library does.
-foreach(header CLI/CLI.hpp nlohmann/json.hpp)
-  get_filename_component(folder ${header} DIRECTORY)
-  find_path(CISTERN_${folder}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
-  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/command_headers")
-  file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/command_headers/${folder}" SYMBOLIC)
-endforeach()
-
-foreach(header zlib.h zconf.h)
-  find_path(CISTERN_${header}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
-  file(CREATE_LINK "${CISTERN_${header}_INCLUDE}/${header}" "${PROJECT_BINARY_DIR}/command_headers/${header}" SYMBOLIC)
-endforeach()
-execute_process(
-  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libz.a
-  OUTPUT_VARIABLE zlib_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
-if(NOT IS_ABSOLUTE "${zlib_archive}")
-  string(CONCAT zlib_archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
-                "${CMAKE_LIBRARY_ARCHITECTURE}/libz.a")
-endif()
+cistern_link_headers("${PROJECT_BINARY_DIR}/command_headers" CLI/CLI.hpp nlohmann/json.hpp zlib.h zconf.h)
+cistern_find_archive(zlib_archive libz.a zlib1g-dev)
 
 add_library(cistern_command_flags INTERFACE)
 target_include_directories(cistern_command_flags INTERFACE "${PROJECT_SOURCE_DIR}")

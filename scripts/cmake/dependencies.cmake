@@ -1,14 +1,38 @@
 # What the library is made with: spdlog and fmt as headers only, GCC's own libbacktrace, and libiberty for Rust's names.
 
-# The headers are reached through a folder of links and not through their system folder, so that a cross compiler
-# sees them without seeing the build machine's C library.
+# cistern_link_headers(LINKS HEADER...): headers are reached through a folder of links and not through their system
+# folder, so that a cross compiler sees them without seeing the build machine's C library.
+function(cistern_link_headers links)
+  file(MAKE_DIRECTORY "${links}")
+  foreach(header ${ARGN})
+    string(REGEX REPLACE "/.*" "" name ${header})
+    find_path(CISTERN_${name}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
+    file(CREATE_LINK "${CISTERN_${name}_INCLUDE}/${name}" "${links}/${name}" SYMBOLIC)
+  endforeach()
+endfunction()
+
+# cistern_find_archive(RESULT FILE PACKAGE): the compiler's own; no cross compiler brings those of packages, so
+# scripts/packaging/c-library does.
+function(cistern_find_archive result file package)
+  execute_process(
+    COMMAND "${CMAKE_CXX_COMPILER}" "-print-file-name=${file}"
+    OUTPUT_VARIABLE archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT IS_ABSOLUTE "${archive}")
+    string(CONCAT archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
+                  "${CMAKE_LIBRARY_ARCHITECTURE}/${file}")
+  endif()
+  if(NOT EXISTS "${archive}")
+    set(brought_by "scripts/setup gets it (package ${package})")
+    if(CMAKE_CROSSCOMPILING)
+      set(brought_by "scripts/packaging/c-library fetches it to build/c-library/${CMAKE_SYSTEM_PROCESSOR} (network)")
+    endif()
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no ${file}: ${brought_by}")
+  endif()
+  set(${result} "${archive}" PARENT_SCOPE)
+endfunction()
+
 add_library(cistern_header_only INTERFACE)
-foreach(header spdlog/spdlog.h fmt/format.h)
-  get_filename_component(folder ${header} DIRECTORY)
-  find_path(CISTERN_${folder}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
-  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/header_only")
-  file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/header_only/${folder}" SYMBOLIC)
-endforeach()
+cistern_link_headers("${PROJECT_BINARY_DIR}/header_only" spdlog/spdlog.h fmt/format.h)
 target_include_directories(cistern_header_only SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/header_only")
 target_compile_definitions(cistern_header_only INTERFACE
   FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_NO_EXCEPTIONS SPDLOG_NO_THREAD_ID)
@@ -33,21 +57,8 @@ execute_process(
   COMMAND_ERROR_IS_FATAL ANY)
 # Of libiberty one file, beside it: no other library puts both of Rust's manglings into words, is there for C, and asks
 # for no memory. (Its licence lets that file be linked into anything; its table of characters has other terms, and
-# stats/rust_names.cpp has one.) No cross compiler brings it: scripts/packaging/c-library does.
-execute_process(
-  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libiberty.a
-  OUTPUT_VARIABLE iberty_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
-if(NOT IS_ABSOLUTE "${iberty_archive}")
-  string(CONCAT iberty_archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
-                "${CMAKE_LIBRARY_ARCHITECTURE}/libiberty.a")
-endif()
-if(NOT EXISTS "${iberty_archive}")
-  set(brought_by "scripts/setup gets it (package libiberty-dev)")
-  if(CMAKE_CROSSCOMPILING)
-    set(brought_by "scripts/packaging/c-library fetches it to build/c-library/${CMAKE_SYSTEM_PROCESSOR} (network)")
-  endif()
-  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libiberty.a: ${brought_by}")
-endif()
+# stats/rust_names.cpp has one.)
+cistern_find_archive(iberty_archive libiberty.a libiberty-dev)
 execute_process(
   COMMAND "${CMAKE_AR}" x "${iberty_archive}" rust-demangle.o
   WORKING_DIRECTORY "${PROJECT_BINARY_DIR}" COMMAND_ERROR_IS_FATAL ANY)
