@@ -56,7 +56,7 @@ std::map<std::string, Group> by_name(const Run& run, GroupBy by) {
 
 std::string site_name(const Run& run, const std::string& kind, StackId of_site) {
   const Stack& stack = run.stacks[of_site];
-  const bool any_python = std::ranges::any_of(stack, [&](FrameId id) { return run.frames[id].python; });
+  const bool any_python = is_of_python(run, of_site);
   std::string name;
   std::size_t shown = 0;
   for (const FrameId id : stack) {

@@ -14,7 +14,7 @@ String text(const std::string& from) { return {from.data(), from.size()}; }
 // On a stack of Python code, native frames are only counted, as a process does in its text by default.
 Vector<FrameFigures> figures_of(const Run& run, StackId stack) {
   Vector<FrameFigures> figures;
-  const bool any_python = std::ranges::any_of(run.stacks[stack], [&](FrameId id) { return run.frames[id].python; });
+  const bool any_python = is_of_python(run, stack);
   for (const FrameId id : run.stacks[stack]) {
     const Frame& frame = run.frames[id];
     FrameFigures one{};
@@ -48,6 +48,10 @@ Standing standing_of(const std::string& kind, const std::string& leak_class) {
 const char* name_of(Standing standing) {
   constexpr const char* kNames[] = {"lost", "possibly lost", "never freed", "reachable"};
   return kNames[static_cast<int>(standing)];
+}
+
+bool is_of_python(const Run& run, StackId stack) {
+  return std::ranges::any_of(run.stacks[stack], [&](FrameId id) { return run.frames[id].python; });
 }
 
 std::string frame_lines(const Run& run, StackId stack, std::size_t frames_max) {

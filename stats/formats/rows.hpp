@@ -23,6 +23,9 @@ void for_each_live_row(const Report& report, Use use) {
   use(rest);
 }
 
+// A stack of Python code shows that, and native frames are only counted.
+bool is_of_python(const Run& run, StackId stack);
+
 struct Entry {
   LiveRow row;  // the first of them; blocks, bytes and times are those of all
   Count rows = 1, processes = 1;
