@@ -99,7 +99,7 @@ void CopyCrew::choose_helpers(Begun& begun, const Shares& shares, Direction dire
   begun.helpers_wanted = most;
   if (!settings_.measures_threads) return;
   WorkersChoice& workers = workers_of(shares, direction);
-  if (begun.run.is_a_look || shares.count() < 2 * WorkersChoice::kFirstThreads) {
+  if (begun.run.is_a_look || shares.count() < size_t{2} * WorkersChoice::kFirstThreads) {
     begun.helpers_wanted = std::min(most, std::max(workers.threads(), 1u) - 1);
     return;
   }

@@ -22,7 +22,8 @@ extern const unsigned cistern_unhooked_count;
 namespace cistern::cuda {
 namespace {
 
-constexpr unsigned kStubsMax = 1024, kStubBytes = 16;
+constexpr unsigned kStubsMax = 1024;
+constexpr size_t kStubBytes = 16;
 
 // Each stub has one function, and keeps it.
 constinit std::atomic<void*> functions[kStubsMax]{};
