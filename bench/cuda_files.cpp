@@ -13,6 +13,7 @@
 //   --to-host   the other way: tensors are saved to the mapped file
 //   --fresh     with that: to anonymous memory that is new
 //   --by-hand   tensors go through two pinned buffers by turns: the best that the program can do itself
+//   --waits     with that: it waits for each tensor, as a copy of one call does
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -36,7 +37,7 @@ namespace {
 constexpr double kNanosecond = 1e-9;
 
 struct Options {
-  bool is_cold = false, by_hand = false, has_slices = false, to_host = false, is_fresh = false;
+  bool is_cold = false, by_hand = false, waits = false, has_slices = false, to_host = false, is_fresh = false;
   const char* file = nullptr;
 };
 
@@ -74,7 +75,7 @@ class Direct final : public Loader {
 
 class ByHand final : public Loader {
  public:
-  ByHand() {
+  explicit ByHand(bool waits) : waits_(waits) {
     MUST(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     for (Buffer& buffer : buffers_) {
       MUST(cuMemHostAlloc(&buffer.memory, kBytes, 0));
@@ -97,6 +98,7 @@ class ByHand final : public Loader {
       MUST(cuMemcpyHtoDAsync(to + done, buffer.memory, part, stream_));
       MUST(cuEventRecord(buffer.free, stream_));
     }
+    if (waits_) MUST(cuStreamSynchronize(stream_));
   }
   // While one buffer is copied out of, the other one is filled.
   void save(char* tensor, CUdeviceptr from, std::size_t bytes) override {
@@ -128,6 +130,7 @@ class ByHand final : public Loader {
     std::memcpy(buffer.target, buffer.memory, buffer.bytes);
     buffer.bytes = 0;
   }
+  const bool waits_;
   CUstream stream_ = nullptr;
   Buffer buffers_[2];
   std::size_t next_ = 0;
@@ -173,6 +176,7 @@ bool parse(Options& options, std::string_view argument) {
   if (argument.starts_with(kFile)) return options.file = argument.data() + kFile.size(), true;
   bool* const flag = argument == "--cold"      ? &options.is_cold
                      : argument == "--by-hand" ? &options.by_hand
+                     : argument == "--waits"   ? &options.waits
                      : argument == "--slices"  ? &options.has_slices
                      : argument == "--to-host" ? &options.to_host
                      : argument == "--fresh"   ? &options.is_fresh
@@ -197,7 +201,7 @@ int main(int count, char** arguments) {
   MUST(cuMemAlloc(&device, *std::max_element(sizes.begin(), sizes.end())));
   std::unique_ptr<bench::Loader> loader;
   if (options.by_hand)
-    loader = std::make_unique<bench::ByHand>();
+    loader = std::make_unique<bench::ByHand>(options.waits);
   else
     loader = std::make_unique<bench::Direct>();
   for (unsigned long long load = 0; load < number(2); ++load) {

@@ -50,7 +50,8 @@ MACHINES = {
 
 
 # Ways to load a file, with the program's options and CISTERN_STAGING.
-LOADS = {"plain": ((), None), "auto": ((), "auto"), "on": ((), "on"), "by hand": (("--by-hand",), None)}
+LOADS = {"plain": ((), None), "auto": ((), "auto"), "on": ((), "on"), "by hand": (("--by-hand",), None),
+         "waits": (("--by-hand", "--waits"), None)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +154,9 @@ def loads(build, arguments, case, machine, file):
 def files(build, arguments):
     tried = [None] if arguments.real else [machines.MACHINES[name] for name in arguments.machines]
     size = (arguments.mebibytes or [1024])[0]
-    columns = ["plain", "auto", "second", "on", "by hand"]
-    text = [f"GiB/s, best of {arguments.rounds} rounds; second: the second load of a process with auto"]
+    columns = ["plain", "auto", "second", "on", "by hand", "waits"]
+    text = [f"GiB/s, best of {arguments.rounds} rounds; second: the second load of a process with auto; "
+            "waits: by hand, and the program waits for each tensor, as a copy of one call does"]
     for name in arguments.cases:
         case = CASES[name]
         pieces = f"{arguments.slices} slices at most" if case.slices else f"{arguments.tensors} tensors"
@@ -166,7 +168,8 @@ def files(build, arguments):
                 continue
             for machine in tried:
                 best = loads(build, arguments, case, machine, file)
-                figures = [best[key] for key in (("plain", 0), ("auto", 0), ("auto", 1), ("on", 0), ("by hand", 0))]
+                figures = [best[key] for key in (("plain", 0), ("auto", 0), ("auto", 1), ("on", 0), ("by hand", 0),
+                                                 ("waits", 0))]
                 text.append(f"  {machine.name if machine else 'this machine':<20}" +
                             "".join(f"{figure:>9.2f}" for figure in figures))
                 print(text[-1], file=sys.stderr)

@@ -253,7 +253,7 @@ struct StagingFigures {
   int device;
   const char* direction;
   const char* source;  // the kind of host memory: "memory", "file", "network-file", "shared-memory", "cold-file",
-                       // "cold-network-file"
+                       // "cold-network-file", "new-memory"
   std::uint64_t staged_copies, staged_bytes;  // through bounce buffers
   std::uint64_t passed_on_bytes;
   Vector<UnpooledFigure> passed_on;  // by reason

@@ -78,6 +78,13 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   return choice;
 }
 
+bool Calibration::has_decided(std::uint64_t bytes) {
+  const unsigned number = range_of(bytes);
+  if (!number) return true;
+  Locked hold(lock_);
+  return buckets_[number].won.has_value();
+}
+
 void Calibration::tried(Way way, std::uint64_t bytes, const Took& took) {
   Locked hold(lock_);
   SizeBucket& bucket = buckets_[range_of(bytes)];

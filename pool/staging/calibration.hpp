@@ -47,6 +47,8 @@ class Calibration {
     bool first_bytes_may = false;  // be all that the driver copies of it
   };
   Choice choose(std::uint64_t bytes, std::uint64_t process_ns);
+  // No copy of that size is tried now.
+  bool has_decided(std::uint64_t bytes);
   // A trial whose times count.
   void tried(Way way, std::uint64_t bytes, const Took& took);
   // Every copy that was not a trial; how long the caller was blocked.

@@ -147,13 +147,21 @@ class StagingEngine {
     return sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
   }
 
-  // A few looks say whether a file is cold: it may be a large one, whose copies are many.
-  HostSource source_of_copy(const Copy& what) {
-    constexpr std::size_t kLooks = 4;
+  // Looks at a few pages say whether memory is cold or new: it may be a large file, whose copies are many. A trial of
+  // memory that only seems to be there would measure nothing.
+  HostSource source_of_copy(const Copy& what, const CopyContext& copy_context) {
+    constexpr std::size_t kLooks = 4, kLooksBeforeTrials = 32;
     HostSource source = mapped_source(what);
-    if (what.box.bytes() >= kStagedBytesMin && what.to_device && is_file(source.kind) &&
-        !is_resident(what.host, what.box, kLooks))
-      source.kind = cold(source.kind);
+    const std::uint64_t bytes = what.box.bytes();
+    if (bytes < kStagedBytesMin) return source;
+    const SourceKind without_pages = what.to_device                         ? cold(source.kind)
+                                     : source.kind == SourceKind::anonymous ? SourceKind::new_memory
+                                                                            : source.kind;
+    if (without_pages == source.kind) return source;
+    const bool is_decided =
+        mode_ == StagingMode::on ||
+        accounts_.of(copy_context.device, what.to_device, source.kind).calibration.has_decided(bytes);
+    if (!is_resident(what.host, what.box, is_decided ? kLooks : kLooksBeforeTrials)) source.kind = without_pages;
     return source;
   }
 
@@ -163,7 +171,7 @@ class StagingEngine {
     if (mode_ != StagingMode::off && may_be_large(what)) plan.copy_context = driver().context_of_copy(s, what);
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
-    if (!reason) plan.source = source_of_copy(what);
+    if (!reason) plan.source = source_of_copy(what, plan.copy_context);
     if (!reason && !is_file(plan.source.kind) && driver().reads_host(s, plan.copy_context))
       reason = Unstaged::host_page_tables;
     plan.of = &accounts_.of(plan.copy_context.device, what.to_device, plan.source.kind);
@@ -190,17 +198,16 @@ class StagingEngine {
       plan.trial_wanted = choice.trial;
       if (choice.trial && may_be_measured(what, plan.source.kind))
         plan.trial = driver().begin_trial(s, what, plan.copy_context);
-      plan.first_bytes_may =
-          choice.first_bytes_may && plan.trial && plan.source.kind == SourceKind::file && what.has_parts();
+      plan.first_bytes_may = choice.first_bytes_may && plan.trial && is_file(plan.source.kind) && what.has_parts();
     }
     plan.begin_ns = nanoseconds_since_start();
     return plan;
   }
 
-  // The first touch of memory is no part of a copy's time, but reading a cold file is.
+  // The first touch of memory is no part of a copy's time, but for the kinds that have no pages yet.
   bool may_be_measured(const Copy& what, SourceKind source) const {
     constexpr std::size_t kLooks = 32;
-    return is_cold(source) || is_resident(what.host, what.box, kLooks);
+    return is_cold(source) || source == SourceKind::new_memory || is_resident(what.host, what.box, kLooks);
   }
 
   // Gets the long turn that the pieces need, in which calls of other threads on this stream wait. So if there are other

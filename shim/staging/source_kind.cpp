@@ -202,8 +202,8 @@ std::optional<FileSystem> SourceKinds::file_system_seen(const MappedFile& of) {
 }
 
 const char* name_of(SourceKind kind) {
-  constexpr const char* kNames[kSourceKinds] = {"memory",        "file",      "network-file",
-                                                "shared-memory", "cold-file", "cold-network-file"};
+  constexpr const char* kNames[kSourceKinds] = {
+      "memory", "file", "network-file", "shared-memory", "cold-file", "cold-network-file", "new-memory"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -11,8 +11,16 @@
 
 namespace cistern {
 
-enum class SourceKind : std::uint8_t { anonymous, file, network_file, shared_memory, cold_file, cold_network_file };
-constexpr int kSourceKinds = 6;
+enum class SourceKind : std::uint8_t {
+  anonymous,
+  file,
+  network_file,
+  shared_memory,
+  cold_file,
+  cold_network_file,
+  new_memory  // anonymous, and a copy to the host is the first to touch it
+};
+constexpr int kSourceKinds = 7;
 
 const char* name_of(SourceKind kind);  // in reports
 // Some of it is not in the page cache: a copy waits for the disk or the network.
@@ -65,7 +73,7 @@ class SourceKinds {
  public:
   static constexpr std::uint64_t kValidNs = 100'000'000;
 
-  // Anonymous where nothing can be known, or under a filter of system calls. Never cold.
+  // Anonymous where nothing can be known, or under a filter of system calls. Never cold or new.
   HostSource of(const void* first, std::size_t bytes, std::uint64_t now_ns);
 
   void before_fork() { lock_.lock_for_fork(); }

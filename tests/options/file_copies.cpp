@@ -3,13 +3,15 @@
 //   mapped=N     anonymous memory that the program maps
 //   shared=N     memory of memfd_create
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
-//   new=N        such a file, mapped again for each copy; this one and the next three are copied to the device only
+//   new=N        such a file, mapped again for each copy; this one and the next four are copied to the device only
 //   cold=N       as new, and no page of it is in the page cache
+//   partly=N     as cold, but for the pages at each quarter
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root
 //   long=N       a mapped file of 16 MiB, in the page cache
 //   slices=N     64 KiB of a mapped file, one after another; to the device only
 //   pieces=N     the same of the program's malloc
+//   fresh=N      anonymous memory that is mapped for the copy; to the host only
 // The file system of that folder comes first on stdout: "memory" or "disk"; after it "warm", where the system kept
 // pages that it was asked to drop.
 #include <cuda_runtime_api.h>
@@ -27,6 +29,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "need.hpp"
 
@@ -64,6 +67,13 @@ void drop_pages(char* memory, int file) {
   if (std::any_of(std::begin(pages), std::end(pages), [](unsigned char page) { return page & 1; })) std::puts("warm");
 }
 
+void read_quarters(int file) {
+  posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);  // no page is read beside them
+  char byte = 0;
+  for (size_t at = 0; at < kBytes; at += kBytes / 4)
+    if (pread(file, &byte, 1, static_cast<off_t>(at)) != 1) std::abort();
+}
+
 void copy_mapped_anew(const std::string& kind, int copies, void* device) {
   const int file = new_file();
   char* const memory = mapping_of(dup(file));
@@ -73,7 +83,8 @@ void copy_mapped_anew(const std::string& kind, int copies, void* device) {
     if (fchmod(file, 0444) || seteuid(kNobody)) std::abort();
   }
   for (int copy = 0; copy < copies; ++copy) {
-    if (kind == "cold" && copy) drop_pages(memory, file);
+    if ((kind == "cold" || kind == "partly") && copy) drop_pages(memory, file);
+    if (kind == "partly") read_quarters(file);
     if (kind == "new") map_again(memory, file);
     NEED(cudaMemcpy(device, memory, kBytes, cudaMemcpyHostToDevice));
   }
@@ -108,6 +119,17 @@ void copy_slices(const char* memory, int copies, void* device) {
                     cudaMemcpyHostToDevice));
 }
 
+void copy_to_new_memory(int copies, void* device) {
+  NEED(cudaMemset(device, 'w', kBytes));
+  for (; copies > 0; --copies) {
+    void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(cudaMemcpy(at, device, kBytes, cudaMemcpyDeviceToHost));
+    if (std::string_view(static_cast<char*>(at), kBytes).find_first_not_of('w') != std::string_view::npos)
+      need(1, "a copy that brought something else");
+    munmap(at, kBytes);
+  }
+}
+
 char* memory_of(const std::string& kind) {
   if (kind == "file") return mapping_of(new_file());
   if (kind == "shared") return mapping_of(memfd_create("shared", 0));
@@ -136,12 +158,16 @@ int main(int count, char** arguments) {
     const size_t sign = argument.find('=');
     const std::string kind = argument.substr(0, sign);
     int copies = std::atoi(argument.c_str() + sign + 1);
-    if (kind == "new" || kind == "cold" || kind == "foreign") {
+    if (kind == "new" || kind == "cold" || kind == "partly" || kind == "foreign") {
       copy_mapped_anew(kind, copies, device);
       continue;
     }
     if (kind == "slices" || kind == "pieces") {
       copy_slices(memory_of(kind == "slices" ? "file" : "heap"), copies, device);
+      continue;
+    }
+    if (kind == "fresh") {
+      copy_to_new_memory(copies, device);
       continue;
     }
     if (kind == "long") {

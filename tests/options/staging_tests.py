@@ -68,9 +68,9 @@ READS_HOST = {"COHERENT": 1, "LINK_TO_DEVICE_MBPS": 4000, "LINK_TO_HOST_MBPS": 4
 SLOW_BUFFER = {"PAGEABLE_COPY_MBPS": 100, "LINK_TO_DEVICE_MBPS": 4000, "LINK_TO_HOST_MBPS": 4000}
 
 
-def by_source(outcome):
-    """Rows of copies to the device, by the host's memory."""
-    return {row["source"]: row for row in outcome.report["staging"] if row["direction"] == "host to device"}
+def by_source(outcome, direction="host to device"):
+    """Rows of copies by the host's memory."""
+    return {row["source"]: row for row in outcome.report["staging"] if row["direction"] == direction}
 
 
 def won(row):
@@ -114,7 +114,8 @@ class Sources(unittest.TestCase):
         self.assertIn(0, (staged_bytes() for _ in range(5)), "a busy machine may be slow a few times")
 
     def test_slices_are_staged_of_files_that_the_device_reads_itself(self):
-        rows = self.copies("slices=40", "pieces=40", simulator=READS_HOST)
+        # So slow that a staged copy wins though it waits for a processor.
+        rows = self.copies("slices=40", "pieces=40", simulator={**READS_HOST, "FILE_PAGE_NS": 1_000_000})
         self.assertEqual(won(rows["file"])["won"], "staged")
         self.assertEqual(rows["file"]["ranges"][0]["bytes_min"], 64 << 10)
         self.assertEqual(rows["memory"]["passed_on"], {"small": 40})
@@ -145,6 +146,18 @@ class Sources(unittest.TestCase):
         rows = self.copies("cold=5", "file=1", simulator=READS_HOST)
         self.assertEqual(won(rows["cold-file"])["won"], "staged")
         self.assertEqual(won(rows["file"]), {"native_trials": 1, "staged_trials": 0})
+
+    def test_a_file_that_is_partly_in_the_page_cache_is_measured_as_a_cold_one(self):
+        rows = self.copies("partly=5", simulator=READS_HOST)
+        self.assertEqual(set(rows), {"cold-file"})
+        self.assertEqual(won(rows["cold-file"])["won"], "staged")
+
+    def test_copies_that_touch_new_memory_first_are_measured_apart(self):
+        rows = by_source(run("file_copies", "heap=1", "fresh=40", simulator=SLOW_BUFFER), "device to host")
+        self.assertEqual(won(rows["new-memory"])["won"], "staged")
+        self.assertEqual(won(rows["memory"]), {"native_trials": 1, "staged_trials": 0})
+        rows = by_source(run("file_copies", "fresh=2", simulator=READS_HOST), "device to host")
+        self.assertEqual(rows["new-memory"]["passed_on"], {"host-page-tables": 2})
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can make a file of another user")
     def test_a_file_of_which_the_system_says_nothing_is_measured(self):
