@@ -17,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TORCH = """
 import torch
+torch.set_num_threads(1)
 kept = []
 def train_step(model, batch):
     loss = model(batch).sum()
@@ -63,7 +64,7 @@ def tools(build, memray, command, is_python):
     if memray and is_python:
         yield Tool("memray", [memray, "run", "--native", "-f", "-q", "-o", "memray.bin", command[1]],
                    [memray, "flamegraph", "-f", "-o", "memray.html", "memray.bin"],
-                   lambda folder: [folder / "memray.html"], [memray, "tree", "-b", "20", "memray.bin"])
+                   lambda folder: [folder / "memray.html"], ["cat", "memray.html"])
 
 
 def row(tool, folder, environment, name):
@@ -78,19 +79,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--memray", help="memray of an environment that sees pyopencl")
-    parser.add_argument("--torch", help="a Python that has PyTorch and memray")
+    parser.add_argument("--memray", type=pathlib.Path, help="memray of an environment that sees pyopencl")
+    parser.add_argument("--torch", type=pathlib.Path, help="a Python that has PyTorch and memray")
     given = parser.parse_args()
     build = given.build.resolve()
-    python = pathlib.Path(given.memray).parent / "python" if given.memray else "/usr/bin/python3"
+    memray_of_pyopencl, torch = given.memray and given.memray.absolute(), given.torch and given.torch.absolute()
+    python = memray_of_pyopencl.parent / "python" if memray_of_pyopencl else "/usr/bin/python3"
     with tempfile.TemporaryDirectory() as temporary:
         torch_program = pathlib.Path(temporary) / "torch_program.py"
         torch_program.write_text(TORCH)
-        programs = [("pyopencl, tests/demo/train.py", [python, ROOT / "tests/demo/train.py"], given.memray, "backward"),
+        train = ROOT / "tests/demo/train.py"
+        programs = [("pyopencl, tests/demo/train.py", [python, train], memray_of_pyopencl, "backward"),
                     ("C++ with OpenCL, tests/demo/leaky", [build / "tests/demo/leaky"], None, "load_weights")]
-        if given.torch:
-            memray = pathlib.Path(given.torch).parent / "memray"
-            programs.append(("PyTorch on the CPU", [given.torch, torch_program], memray if memray.exists() else None,
+        if torch:
+            memray = torch.parent / "memray"
+            programs.append(("PyTorch on the CPU", [torch, torch_program], memray if memray.exists() else None,
                              "train_step"))
         for title, command, memray, name in programs:
             environment = {**os.environ, "LIBCISTERN_LIBRARY": str(build / "libcistern.so")}
