@@ -11,6 +11,7 @@
 #include <set>
 
 #include "stats/formats/read.hpp"
+#include "stats/formats/recording.hpp"
 
 namespace cistern::command {
 namespace {
@@ -90,6 +91,15 @@ formats::Run read_reports(const std::vector<std::string>& paths) {
   formats::RunReader reader;
   for_each_report(paths, [&](const std::string& file) { add_file(reader, file); });
   return reader.take();
+}
+
+bool is_recording(const std::string& path) {
+  std::uint8_t begin[sizeof recording::kMagic];
+  std::FILE* const file = std::fopen(path.c_str(), "rbe");
+  if (!file) return false;
+  const std::size_t bytes = std::fread(begin, 1, sizeof begin, file);
+  std::fclose(file);
+  return formats::Recording::is_one({begin, bytes});
 }
 
 }  // namespace cistern::command

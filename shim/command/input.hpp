@@ -26,4 +26,7 @@ std::string text_of(const std::string& path);
 bool was_read(const std::string& path);
 formats::Run read_reports(const std::vector<std::string>& paths);
 
+// Whether the file begins as a recording does.
+bool is_recording(const std::string& path);
+
 }  // namespace cistern::command

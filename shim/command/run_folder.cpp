@@ -44,6 +44,12 @@ std::string make(const fs::path& path, RunFolder& folder) {
   return {};
 }
 
+std::string path_in(const RunFolder& folder, const char* suffix) {
+  std::string path;
+  for (const char c : folder.path.native()) path.append(c == '%' ? 2 : 1, c);
+  return path + (in_ranks() ? "/rank-%r-%h-%p" : "/%p") + suffix;
+}
+
 }  // namespace
 
 RunFolder make_run_folder(const std::string& wanted, const std::string& program, pid_t pid) {
@@ -66,10 +72,8 @@ void remove_unused(const RunFolder& folder) {
   if (folder.is_new) fs::remove(folder.path, error);
 }
 
-std::string report_path_in(const RunFolder& folder) {
-  std::string path;
-  for (const char c : folder.path.native()) path.append(c == '%' ? 2 : 1, c);
-  return path + (in_ranks() ? "/rank-%r-%h-%p.json" : "/%p.json");
-}
+std::string report_path_in(const RunFolder& folder) { return path_in(folder, ".json"); }
+
+std::string recording_path_in(const RunFolder& folder) { return path_in(folder, ".rec"); }
 
 }  // namespace cistern::command
