@@ -55,7 +55,7 @@ void write_to_standard_output(const std::string& bytes) {
 // "reports/" and "app.json" become "reports.pb.gz" and "app.pb.gz", in the folder where the command runs.
 std::string name_beside(const std::string& input, const char* suffix) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(input);
-  return (path.extension() == ".json" ? path.stem() : path.filename()).string() + suffix;
+  return (path.extension() == ".json" || path.extension() == ".rec" ? path.stem() : path.filename()).string() + suffix;
 }
 
 void run_export(Arguments arguments) {
@@ -81,7 +81,7 @@ void run_export(Arguments arguments) {
 void add_export(CLI::App& app, Outcome&) {
   CLI::App* const command = app.add_subcommand("export", "write a report in the format of another tool");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("FILE", arguments->paths, "JSON reports, or folders of them")->required();
+  command->add_option("FILE", arguments->paths, "JSON reports, recordings, or folders of them")->required();
   command->add_option("--to", arguments->format, "the format")->required()->check(CLI::IsMember(&kFormats));
   command->add_option("-o,--output", arguments->out, "the file to write; standard output, unless that is a terminal");
   command

@@ -1,12 +1,10 @@
 // `cistern report`: what reports say, as text: a screen of it, all of it, or live memory by one property.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <system_error>
 
 #include "shim/command/commands.hpp"
 #include "shim/command/input.hpp"
 #include "stats/formats/groups.hpp"
-#include "stats/formats/recording_summary.hpp"
 #include "stats/formats/summary.hpp"
 
 namespace cistern::command {
@@ -24,6 +22,9 @@ void print_full(const formats::Run& run) {
   bool first = true;
   for (const formats::Report& report : run.reports) {
     if (!std::exchange(first, false)) std::putchar('\n');
+    if (report.recorded)
+      throw BadInput("the recording of pid " + std::to_string(report.cistern.pid) +
+                     " has no full text: without --full there is a summary, and cistern html shows all");
     if (report.text.empty())
       throw BadInput("the report of pid " + std::to_string(report.cistern.pid) +
                      " has no full text: CISTERN_REPORT_FORMAT=both writes it, and so does cistern run");
@@ -36,21 +37,7 @@ void print_groups(const formats::Run& run, const Asked& asked) {
   std::fputs((asked.json ? formats::group_json(groups) : formats::group_table(groups)).c_str(), stdout);
 }
 
-void print_recording(const std::string& path, const Asked& asked) {
-  if (asked.full || asked.json || asked.source || !asked.by.empty())
-    throw BadInput(path + " is a recording: only its summary can be printed");
-  try {
-    const formats::RecordingFile file(path);
-    std::fputs(formats::recording_summary(formats::Recording(file.bytes()), asked.sites_max).c_str(), stdout);
-  } catch (const formats::BadReport& bad) {
-    throw BadInput(path + " " + bad.what());
-  } catch (const std::system_error& error) {
-    throw BadInput(path + ": " + error.code().message());
-  }
-}
-
 void report(const Asked& asked) {
-  if (asked.paths.size() == 1 && is_recording(asked.paths[0])) return print_recording(asked.paths[0], asked);
   const formats::Run run = read_reports(asked.paths);
   if (asked.full) {
     print_full(run);
@@ -68,7 +55,7 @@ void report(const Asked& asked) {
 void add_report(CLI::App& app, Outcome&) {
   CLI::App* const command = app.add_subcommand("report", "print what reports say");
   const auto asked = std::make_shared<Asked>();
-  command->add_option("FILE", asked->paths, "JSON reports, or folders of them; or one recording")->required();
+  command->add_option("FILE", asked->paths, "JSON reports, recordings, or folders of them")->required();
   auto* const full = command->add_flag("--full", asked->full, "the text reports of all processes, whole");
   auto* const by = command->add_option("--by", asked->by, "live memory by site, module, file, python or kind")
                        ->check(CLI::IsMember({"site", "module", "file", "python", "kind"}));

@@ -1,0 +1,78 @@
+// The memory of a recorded process while its events go by, one after another: what is live, in all and by call site.
+// It takes room for the blocks that are live at one time, and for the call sites, whatever the file says.
+#pragma once
+#include <array>
+#include <map>
+
+#include "stats/formats/recording.hpp"
+
+namespace cistern::formats {
+
+// What a kind of memory and a call site of one kind both have. Samples count as the blocks that they stand for.
+struct RecordedSums {
+  Count allocations = 0, allocated_bytes = 0;  // so far
+  Count blocks = 0, bytes = 0;                 // live now
+  void add(const RecordedSums& more) {
+    allocations += more.allocations, allocated_bytes += more.allocated_bytes;
+    blocks += more.blocks, bytes += more.bytes;
+  }
+};
+
+struct RecordedKind : RecordedSums {
+  Count frees = 0, failed = 0;
+  Count peak_bytes = 0, peak_events = 0;  // the first time that its bytes were most: after so many events of all kinds
+  Count peak_time = 0;
+};
+
+struct RecordedUse : RecordedSums {
+  Count kind;
+  std::uint32_t site;  // 0: not known
+};
+
+class RecordedMemory {
+ public:
+  RecordedMemory() : slots_(kSlotsMin) { known_.fill(kNone); }
+
+  // Throws BadReport where no process can have done this.
+  void apply(const RecordedEvent& event);
+
+  Count events() const { return events_; }
+  const std::map<Count, RecordedKind>& kinds() const { return kinds_; }  // by number
+  const std::vector<RecordedUse>& uses() const { return uses_; }         // in the order of their first allocations
+  // Calls with the number of each live block's use, and the time of its allocation.
+  template <class Visit>
+  void for_each_block(Visit&& visit) const {
+    for (const Block& block : slots_)
+      if (block.use != kNone) visit(block.use, block.time);
+  }
+  // Nothing more is applied: its largest part is not needed any more.
+  void forget_blocks() { slots_ = {}; }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::size_t kSlotsMin = 1024;
+  struct Block {
+    Count address = 0, bytes = 0, time = 0;
+    std::uint32_t use = kNone, weight = 0;
+    Count weighted_blocks() const { return (weight + RecordedEvent::kWeight1 / 2) / RecordedEvent::kWeight1; }
+    Count weighted_bytes() const;
+  };
+
+  std::size_t place_of(Count kind, Count address) const;
+  Block& slot_of(Count kind, Count address);  // the block's, or the free one where it belongs
+  void erase(std::size_t at);
+  void grow();
+  std::uint32_t use_of(const RecordedEvent& event);
+  void allocate(RecordedKind& kind, const RecordedEvent& event);
+  void count(RecordedKind& kind, const Block& block, int sign);
+
+  std::vector<Block> slots_;  // a hash table without chains: a power of two, at most half full
+  std::size_t blocks_ = 0;
+  Count events_ = 0;
+  std::map<Count, RecordedKind> kinds_;
+  std::vector<RecordedUse> uses_;
+  std::unordered_map<Count, std::uint32_t> use_ids_;
+  std::array<std::uint32_t, 4096> known_;  // uses by a part of their hash: most events are of few of them
+};
+
+}  // namespace cistern::formats
