@@ -308,9 +308,9 @@ void visit_fields(Visitor& visit, MomentSite& of) {
   visit("kind", of.kind), visit("api", of.api), visit.stack("frames", of.frames), visit("others", of.others);
 }
 struct MomentUse {
-  std::uint32_t site;                // of Recorded::sites
-  Count blocks, bytes;               // live then
-  Count allocations, allocated_bytes;  // until then
+  std::uint32_t site = 0;                      // of Recorded::sites
+  Count blocks = 0, bytes = 0;                 // live then
+  Count allocations = 0, allocated_bytes = 0;  // until then
 };
 struct Moment {
   Seconds at_s = 0;

@@ -45,12 +45,11 @@ void RecordedMemory::apply(const RecordedEvent& event) {
   if (event.type == RecordedType::allocation) {
     allocate(kind, event);
   } else if (Block& block = slot_of(event.kind, event.address); block.use != kNone) {
-    count(kind, block, -1);
     if (event.type == RecordedType::free) {
+      count(kind, block, -1);
       erase(static_cast<std::size_t>(&block - slots_.data()));
     } else {
-      block.bytes = event.bytes;
-      count(kind, block, 1);
+      resize(kind, block, event.bytes);
     }
   }
   kind.frees += event.type == RecordedType::free;
@@ -74,6 +73,18 @@ void RecordedMemory::allocate(RecordedKind& kind, const RecordedEvent& event) {
     sums->allocations += block.weighted_blocks();
     add(sums->allocated_bytes, block.weighted_bytes());
   }
+}
+
+// What it grows by counts as allocated.
+void RecordedMemory::resize(RecordedKind& kind, Block& block, Count bytes) {
+  const Count before = block.weighted_bytes();
+  count(kind, block, -1);
+  block.bytes = bytes;
+  count(kind, block, 1);
+  const Count after = block.weighted_bytes();
+  if (after <= before) return;
+  add(kind.allocated_bytes, after - before);
+  add(uses_[block.use].allocated_bytes, after - before);
 }
 
 void RecordedMemory::count(RecordedKind& kind, const Block& block, int sign) {

@@ -64,6 +64,7 @@ class RecordedMemory {
   void grow();
   std::uint32_t use_of(const RecordedEvent& event);
   void allocate(RecordedKind& kind, const RecordedEvent& event);
+  void resize(RecordedKind& kind, Block& block, Count bytes);
   void count(RecordedKind& kind, const Block& block, int sign);
 
   std::vector<Block> slots_;  // a hash table without chains: a power of two, at most half full

@@ -50,6 +50,7 @@ class Collector {
       for (const UseRow& row : report.at_peak)
         add_at_site(report, row.kind, row.frames).peak = {row.peak_blocks, row.peak_bytes};
       add_rest_of_peaks(report);
+      if (report.recorded) samples_.no_site = named(kNoSite), samples_.other_sites = named(kOtherSites);
     }
     return std::move(samples_);
   }

@@ -33,6 +33,13 @@ struct Samples {
   std::vector<Frame> frames;  // Each has a function. Texts are UTF-8 without control characters.
   std::vector<Sample> list;
   std::vector<std::string> kinds;
+  FrameId no_site = 0, other_sites = 0;  // there if a recording needs them
+
+  // Of a call site of a recording's moments.
+  Stack stack_of(const Run& run, const MomentSite& site) const {
+    if (site.frames) return run.stacks[site.frames];
+    return {site.others ? other_sites : no_site};
+  }
 
   // Calls `call` with the frames at one address, innermost first: the calls that were inlined, and the call that they
   // were inlined into.
