@@ -34,12 +34,13 @@ void add_file(formats::RunReader& reader, const std::string& path) {
   }
 }
 
-// A process names both of its files alike; a second recording, of a program that executed another, is "4711.4711.rec".
+// A process names both of its files alike, and "4711.4711.rec" is a program that a recorded process 4711 executed.
 bool has_report(const fs::path& recording, const std::set<std::string>& reports) {
-  for (std::string name = recording.stem();; name.resize(name.rfind('.'))) {
-    if (reports.contains(name)) return true;
-    if (name.find('.') == name.npos) return false;
-  }
+  const std::string name = recording.stem();
+  if (reports.contains(name)) return true;
+  const std::size_t dot = name.rfind('.');
+  const std::string first = name.substr(0, dot);
+  return dot != name.npos && first.ends_with(name.substr(dot + 1)) && reports.contains(first);
 }
 
 std::vector<std::string> files_of_folder(const std::string& folder) {

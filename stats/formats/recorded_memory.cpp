@@ -44,7 +44,7 @@ void RecordedMemory::apply(const RecordedEvent& event) {
   }
   if (event.type == RecordedType::allocation) {
     allocate(kind, event);
-  } else if (Block& block = slot_of(event.kind, event.address); block.use != kNone) {
+  } else if (Block& block = slots_[slot_of(event.kind, event.address)]; block.use != kNone) {
     if (event.type == RecordedType::free) {
       count(kind, block, -1);
       erase(static_cast<std::size_t>(&block - slots_.data()));
@@ -62,7 +62,7 @@ void RecordedMemory::apply(const RecordedEvent& event) {
 void RecordedMemory::allocate(RecordedKind& kind, const RecordedEvent& event) {
   const std::uint32_t use = use_of(event);
   if (2 * blocks_ == slots_.size()) grow();
-  Block& block = slot_of(event.kind, event.address);
+  Block& block = slots_[slot_of(event.kind, event.address)];
   if (block.use == kNone)
     ++blocks_;
   else
@@ -116,11 +116,11 @@ std::size_t RecordedMemory::place_of(Count kind, Count address) const {
   return mixed(address ^ kind << 48) & (slots_.size() - 1);
 }
 
-RecordedMemory::Block& RecordedMemory::slot_of(Count kind, Count address) {
+std::size_t RecordedMemory::slot_of(Count kind, Count address) const {
   std::size_t at = place_of(kind, address);
   while (slots_[at].use != kNone && (slots_[at].address != address || uses_[slots_[at].use].kind != kind))
     at = (at + 1) & (slots_.size() - 1);
-  return slots_[at];
+  return at;
 }
 
 // Blocks behind it move up, so that none is behind a free slot that a search for it meets.
@@ -144,7 +144,7 @@ void RecordedMemory::grow() {
   std::vector<Block> before(2 * slots_.size());
   before.swap(slots_);
   for (const Block& block : before)
-    if (block.use != kNone) slot_of(uses_[block.use].kind, block.address) = block;
+    if (block.use != kNone) slots_[slot_of(uses_[block.use].kind, block.address)] = block;
 }
 
 }  // namespace cistern::formats

@@ -30,7 +30,16 @@ struct RecordedUse : RecordedSums {
 };
 
 class RecordedMemory {
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
  public:
+  struct Block {
+    Count address = 0, bytes = 0, time = 0;
+    std::uint32_t use = kNone, weight = 0;  // the number of its use
+    Count weighted_blocks() const { return (weight + RecordedEvent::kWeight1 / 2) / RecordedEvent::kWeight1; }
+    Count weighted_bytes() const;
+  };
+
   RecordedMemory() : slots_(kSlotsMin) { known_.fill(kNone); }
 
   // Throws BadReport where no process can have done this.
@@ -39,27 +48,23 @@ class RecordedMemory {
   Count events() const { return events_; }
   const std::map<Count, RecordedKind>& kinds() const { return kinds_; }  // by number
   const std::vector<RecordedUse>& uses() const { return uses_; }         // in the order of their first allocations
-  // Calls with the number of each live block's use, and the time of its allocation.
+  // Live blocks. The pointer is good until the next event; null: none is known there.
+  const Block* block_at(Count kind, Count address) const {
+    const Block& block = slots_[slot_of(kind, address)];
+    return block.use == kNone ? nullptr : &block;
+  }
   template <class Visit>
   void for_each_block(Visit&& visit) const {
     for (const Block& block : slots_)
-      if (block.use != kNone) visit(block.use, block.time);
+      if (block.use != kNone) visit(block);
   }
   // Nothing more is applied: its largest part is not needed any more.
   void forget_blocks() { slots_ = {}; }
 
  private:
-  static constexpr std::uint32_t kNone = UINT32_MAX;
   static constexpr std::size_t kSlotsMin = 1024;
-  struct Block {
-    Count address = 0, bytes = 0, time = 0;
-    std::uint32_t use = kNone, weight = 0;
-    Count weighted_blocks() const { return (weight + RecordedEvent::kWeight1 / 2) / RecordedEvent::kWeight1; }
-    Count weighted_bytes() const;
-  };
-
   std::size_t place_of(Count kind, Count address) const;
-  Block& slot_of(Count kind, Count address);  // the block's, or the free one where it belongs
+  std::size_t slot_of(Count kind, Count address) const;  // the block's, or the free one where it belongs
   void erase(std::size_t at);
   void grow();
   std::uint32_t use_of(const RecordedEvent& event);

@@ -56,8 +56,9 @@ struct FirstReading {
     });
     end_s = std::max(end_s, recording.head().ended_s.value_or(0));
     times.resize(memory.uses().size(), {UINT64_MAX, 0});
-    memory.for_each_block([&](std::uint32_t use, Count time) {
-      times[use] = {std::min(times[use].first, time), std::max(times[use].second, time)};
+    memory.for_each_block([&](const RecordedMemory::Block& block) {
+      auto& [first, last] = times[block.use];
+      first = std::min(first, block.time), last = std::max(last, block.time);
     });
     memory.forget_blocks();
   }

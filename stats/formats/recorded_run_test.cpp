@@ -169,7 +169,13 @@ TEST(RecordedMemory, KnowsItsBlocks) {
     Count bytes = 0, shown = 0, seen = 0;
     for (const auto& [at, size] : blocks) bytes += size;
     for (const auto& [number, kind] : memory.kinds()) shown += kind.bytes;
-    memory.for_each_block([&](std::uint32_t, Count) { ++seen; });
+    memory.for_each_block([&](const RecordedMemory::Block& block) {
+      const Count kind = memory.uses()[block.use].kind;
+      EXPECT_EQ(blocks.at({kind, block.address}), block.bytes);
+      EXPECT_EQ(memory.block_at(kind, block.address), &block);
+      ++seen;
+    });
+    EXPECT_FALSE(memory.block_at(7, 0));
     EXPECT_EQ(shown, bytes);
     EXPECT_EQ(seen, blocks.size());
   }

@@ -60,6 +60,9 @@ Samples samples_of(const Run& run);
 std::string program_name(const Process& process);
 std::string process_name(const Process& process);
 
+// As the text report names it.
+std::string function_name(const Frame& frame);
+
 // Bytes that are not UTF-8 become U+FFFD, and control characters become spaces.
 std::string printable(std::string_view text);
 

@@ -2,17 +2,25 @@
 format's page; and `report`, `export` and `diff` take a recording as they take a report."""
 import collections
 import csv
+import io
 import json
 import os
 import pathlib
+import pickle
+import pickletools
 import subprocess
 import sys
+import tempfile
 import unittest
 
+from export_test import perfetto_protos
 from pages import ARGUMENTS, BrowserTest, cistern, main
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "recording"))
 import recording
+
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def added(amounts):
@@ -26,6 +34,9 @@ class Recorded(recording.Recording):
     """With what is live at a moment: {(kind, call, functions): (blocks, bytes)}."""
     def seconds(self, time):
         return (self.zero + time * self.ns_per_tick) * 1e-9
+
+    def bytes_at_the_end(self, kinds):
+        return sum(size for (kind, *_), (_, size) in self.live_at(1e9).items() if kind.startswith(kinds))
 
     def live_at(self, moment_s):
         blocks = {}
@@ -41,7 +52,7 @@ class Recorded(recording.Recording):
                      for (kind, _), (site, size) in blocks.items())
 
 
-class Page(BrowserTest):
+class Records:
     def record(self, way="end", calls=400, **options):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("CISTERN", "LD_"))}
         subprocess.run([ARGUMENTS.cuda_program, "3", str(calls), "1", way], check=way != "kill", cwd=self.folder,
@@ -51,6 +62,8 @@ class Page(BrowserTest):
                                     **options})
         return self.folder / "one.rec"
 
+
+class Page(Records, BrowserTest):
     def open(self, *inputs, options=(), **view):
         page = self.folder / "page.html"
         cistern("html", *inputs, "-o", page, *options)
@@ -161,7 +174,17 @@ class Page(BrowserTest):
             self.browser.run("timeline.setMoment(40)")
         self.assert_fits(show, "recording")
 
-    # --- The other commands
+
+class Commands(Records, unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def export(self, way, path):
+        out = self.folder / f"x.{way}"
+        cistern("export", "--to", way, path, "-o", out)
+        return out
 
     def test_a_folder_has_each_process_once(self):
         path = self.record(CISTERN_REPORT="one.json", CISTERN_REPORT_FORMAT="json")
@@ -193,14 +216,100 @@ class Page(BrowserTest):
         live = sum(size for _, size in Recorded(path).live_at(1e9).values())
         self.assertGreater(live, 0)
         for way in ("folded", "heaptrack", "perfetto", "pprof", "speedscope", "csv"):
-            out = self.folder / f"x.{way}"
-            cistern("export", "--to", way, path, "-o", out)
-            self.assertGreater(out.stat().st_size, 100)
+            self.assertGreater(self.export(way, path).stat().st_size, 100)
         self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in (self.folder / "x.folded").read_text().splitlines()),
                          live)
         with (self.folder / "x.csv").open() as lines:
             self.assertEqual(sum(int(row["live_bytes"]) for row in csv.DictReader(lines)), live)
         cistern("report", path, "--full", code=2)
+
+    def test_rmm(self):
+        """By the rules of RMM's replay: what is freed was allocated with that size, and is not freed again."""
+        path = self.record("churn", calls=2000)
+        recorded, live = Recorded(path), {}
+        with self.export("rmm", path).open() as lines:
+            self.assertEqual(lines.readline(), "Thread,Time,Action,Pointer,Size,Stream\n")
+            rows = list(csv.reader(lines))
+        of_device = [event for event in recorded.events if event.kind.startswith("device:") and event.type != "copy"]
+        self.assertEqual(len(rows), len(of_device))
+        for (thread, time, action, pointer, size, stream), event in zip(rows, of_device):
+            self.assertEqual(int(thread), event.thread)
+            self.assertRegex(time, r"^\d\d:\d\d:\d\d\.\d{6}$")
+            self.assertEqual((int(pointer, 16), int(stream, 16)), (event.address, 0))
+            if action == "free":
+                self.assertEqual(live.pop(pointer), size)
+            else:
+                self.assertEqual(action, "allocate")
+                self.assertNotIn(pointer, live)
+                live[pointer] = size
+        self.assertEqual(sum(map(int, live.values())), recorded.bytes_at_the_end("device:"))
+        failed = csv.DictReader(io.StringIO(cistern("export", "--to", "rmm", self.again("end")).stdout))
+        self.assertGreater(sum(row["Action"] == "allocate failure" for row in failed), 10)
+
+    def again(self, way, **options):
+        for path in self.folder.glob("*.rec"):
+            path.unlink()
+        return self.record(way, **options)
+
+    def test_memory_viz(self):
+        path = self.record("kill", calls=2000)
+        recorded, out = Recorded(path), self.export("memory_viz", path)
+        known = set("PROTO MARK STOP NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 SHORT_BINUNICODE BINUNICODE "
+                    "EMPTY_DICT EMPTY_LIST TUPLE2 APPENDS SETITEMS BINGET LONG_BINGET MEMOIZE".split())
+        self.assertEqual({code.name for code, _, _ in pickletools.genops(out.read_bytes())} - known, set())
+        snapshot = pickle.loads(out.read_bytes())
+        devices = {0: "device:0", 1: "device:1", 2: "pinned"}
+        for number, kind in devices.items():
+            events = [event for event in recorded.events if event.kind == kind]
+            self.assertEqual([(entry["action"], entry.get("addr", 0)) for entry in snapshot["device_traces"][number]],
+                             [({"allocation": "alloc", "free": "free_completed", "failed": "oom"}[event.type],
+                               event.address) for event in events])
+            self.assertEqual(sum(segment["total_size"] for segment in snapshot["segments"]
+                                 if segment["device"] == number), recorded.bytes_at_the_end(kind))
+        self.assertEqual(len(snapshot["device_traces"]), 3)
+        torch = ROOT / "build" / "python-packages" / "torch" / "bin" / "python"
+        if not torch.exists():
+            self.skipTest("no torch: its own tools read nothing")
+        done = subprocess.run([torch, "-m", "torch.cuda._memory_viz", "trace", out], capture_output=True, text=True,
+                              check=True, timeout=300)
+        for events in snapshot["device_traces"]:
+            self.assertIn(f"\n{len(events)} entries\n", done.stdout)
+        subprocess.run([torch, "-c", "import pickle, sys; from torch.cuda import _memory_viz as viz; "
+                        "one = pickle.load(open(sys.argv[1], 'rb')); keep = lambda lines: lines; "
+                        "viz.segments(one, keep), viz.compare(one['segments'], one['segments'], keep), viz.segsum(one)",
+                        out], check=True, capture_output=True, timeout=300)
+
+    def test_perfetto(self):
+        protos = perfetto_protos()
+        if not protos:
+            self.skipTest("no perfetto package")
+        path = self.record("end")
+        recorded, trace = Recorded(path), protos.Trace()
+        trace.ParseFromString(self.export("perfetto", path).read_bytes())
+        heaps, times, instants = collections.defaultdict(dict), collections.defaultdict(list), []
+        for packet in trace.packet:
+            for dump in packet.profile_packet.process_dumps:
+                if dump.heap_name.endswith(" at the peak"):
+                    continue
+                times[dump.heap_name].append(dump.timestamp)
+                for sample in dump.samples:
+                    before = heaps[dump.heap_name].get(sample.callstack_id)
+                    self.assertTrue(not before or (sample.self_allocated >= before.self_allocated and
+                                                   sample.self_freed >= before.self_freed))
+                    heaps[dump.heap_name][sample.callstack_id] = sample
+            if packet.track_event.type == protos.TrackEvent.TYPE_INSTANT:
+                instants.append((packet.timestamp, packet.track_event))
+        for kind, samples in heaps.items():
+            live = sum(sample.self_allocated - sample.self_freed for sample in samples.values())
+            self.assertEqual(live, recorded.bytes_at_the_end(kind), kind)
+            allocated = sum(event.bytes for event in recorded.events if (event.kind, event.type) == (kind, "allocation"))
+            self.assertGreaterEqual(allocated, sum(sample.self_allocated for sample in samples.values()))
+            self.assertGreater(len(times[kind]), 10)
+        failed = [event for event in recorded.events if event.type == "failed"]
+        self.assertEqual([time // 1000 for time, _ in instants],
+                         [int(recorded.seconds(event.time) * 1e9) // 1000 for event in failed])
+        self.assertTrue(all(event.callstack_iid for _, event in instants))
+        self.assertEqual(instants[0][1].name, "device:0: 1.0 PiB failed")
 
     def test_what_is_refused(self):
         """One line, exit code 2 and no file, whatever is read."""
