@@ -24,9 +24,8 @@ std::set<std::pair<dev_t, ino_t>> files_read;
 
 void add_file(formats::RunReader& reader, const std::string& path) {
   if (is_recording(path))
-    return with_recording(path, [&](const formats::Recording& recording) {
-      reader.add(formats::report_of(recording, reader));
-    });
+    return with_recording(
+        path, [&](const formats::Recording& recording) { reader.add(formats::report_of(recording, reader)); });
   try {
     reader.add(text_of(path));
   } catch (const formats::BadReport& bad) {
@@ -117,7 +116,7 @@ formats::Run read_reports(const std::vector<std::string>& paths) {
 
 bool is_recording(const std::string& path) {
   std::error_code none;
-  if (!fs::is_regular_file(path, none)) return false;  // what is read from a pipe is gone
+  if (!fs::is_regular_file(path, none)) return false;  // a pipe would lose what is read from it
   std::uint8_t begin[sizeof recording::kMagic];
   std::FILE* const file = std::fopen(path.c_str(), "rbe");
   if (!file) return false;
@@ -127,7 +126,7 @@ bool is_recording(const std::string& path) {
 }
 
 void with_recording(const std::string& path, const std::function<void(const formats::Recording&)>& use) {
-  if (struct stat status {}; stat(path.c_str(), &status) == 0) files_read.emplace(status.st_dev, status.st_ino);
+  if (struct stat status{}; stat(path.c_str(), &status) == 0) files_read.emplace(status.st_dev, status.st_ino);
   try {
     const formats::RecordingFile file(path);
     use(formats::Recording(file.bytes()));

@@ -1,5 +1,6 @@
 // The GPU memory of a recording as a snapshot of PyTorch (torch.cuda.memory._snapshot), a pickle, for
-// docs.pytorch.org/memory_viz and torch.cuda._memory_viz: its last events with their stacks, and the largest live blocks.
+// docs.pytorch.org/memory_viz and torch.cuda._memory_viz: its last events with their stacks, and the largest live
+// blocks.
 #pragma once
 #include "stats/formats/recording.hpp"
 

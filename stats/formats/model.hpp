@@ -328,7 +328,7 @@ struct Recorded {
   Count events = 0, file_bytes = 0;
   Named<std::string> missing;  // "thinned" and what that means, in a sentence
   std::vector<MomentSite> sites;
-  std::vector<Moment> moments;  // in the order of time, the end last
+  std::vector<Moment> moments;        // in the order of time, the end last
   std::vector<FailedRequest> failed;  // the first of them
 };
 

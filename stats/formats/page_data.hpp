@@ -45,9 +45,9 @@ struct MomentLimits {
 // not known. In place of rows that are not kept a report has their sums, `others`: `{"list", "kind", "class",
 // "by_library", "suppressed", "rows", "blocks", "bytes"}`. `processes` counts those that are not in `reports`, too.
 //
-// A report of a recording has `recording`: `{"events", "file_bytes", "missing", "sites", "moments", "others"}`. A moment
-// is `{"at_s", "peak_of", "uses"}`; `uses` are triples: a number of `sites`, blocks, bytes. The last sites are sums by
-// kind, `others`, of so many others.
+// A report of a recording has `recording`: `{"events", "file_bytes", "others", "missing", "sites", "moments"}`. A
+// moment is `{"at_s", "peak_of", "uses"}`; `uses` are triples: a number of `sites`, blocks, bytes. Sites that are sums
+// by kind have `others`; they stand for so many.
 std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept, MomentLimits moments,
                       const std::vector<std::string>& hints);
 

@@ -286,8 +286,7 @@ class Trace {
 
   void add_moments(const Recorded& of, Count pid, std::vector<Message>& dumps) {
     std::vector<Count> callstacks;
-    for (const MomentSite& site : of.sites)
-      callstacks.push_back(interned_.callstack(samples_.stack_of(run_, site)));
+    for (const MomentSite& site : of.sites) callstacks.push_back(interned_.callstack(samples_.stack_of(run_, site)));
     std::map<std::string, std::map<Count, Course>> heaps;
     for (const Moment& moment : of.moments) {
       std::map<std::string, std::map<Count, MomentUse>> now;

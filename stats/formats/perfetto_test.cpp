@@ -23,7 +23,7 @@ struct Dump {
 struct Trace {
   std::map<Count, std::string> processes;                                // by pid
   std::map<std::string, std::vector<std::pair<Count, Count>>> counters;  // time, value
-  std::vector<std::pair<Count, std::string>> failed;  // time, name
+  std::vector<std::pair<Count, std::string>> failed;                     // time, name
   std::vector<Dump> dumps;
   std::vector<std::string> callstacks;  // outermost first
 
@@ -165,7 +165,7 @@ TEST(Perfetto, ARecordingHasADumpOfEachMoment) {
   EXPECT_EQ(figures(0, 0), (std::array<Count, 4>{3, 30, 1, 10}));
   EXPECT_EQ(figures(1, 0), (std::array<Count, 4>{3, 30, 3, 30}));  // all of it
   EXPECT_EQ(figures(1, 1), (std::array<Count, 4>{9, 9, 8, 5}));
-  EXPECT_EQ(figures(2, 0), (std::array<Count, 4>{4, 35, 3, 30}));  // what was freed stays so
+  EXPECT_EQ(figures(2, 0), (std::array<Count, 4>{4, 35, 3, 30}));  // a block that was freed stays so
   EXPECT_EQ(figures(2, 1), (std::array<Count, 4>{9, 9, 9, 9}));
   using Failed = std::vector<std::pair<Count, std::string>>;
   EXPECT_EQ(trace.failed, (Failed{{1'500'000'000, "device:0: 2.0 KiB failed"}}));

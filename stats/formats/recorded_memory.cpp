@@ -13,8 +13,7 @@ constexpr Count kBytesMax = Count{1} << 62;
 
 // A sum that overflows is none of a process.
 void add(Count& sum, Count more) {
-  if (more > kBytesMax || sum + more > kBytesMax)
-    throw BadReport("is a damaged recording: its sizes make no sense");
+  if (more > kBytesMax || sum + more > kBytesMax) throw BadReport("is a damaged recording: its sizes make no sense");
   sum += more;
 }
 
@@ -75,7 +74,7 @@ void RecordedMemory::allocate(RecordedKind& kind, const RecordedEvent& event) {
   }
 }
 
-// What it grows by counts as allocated.
+// The bytes that it grows by count as allocated.
 void RecordedMemory::resize(RecordedKind& kind, Block& block, Count bytes) {
   const Count before = block.weighted_bytes();
   count(kind, block, -1);

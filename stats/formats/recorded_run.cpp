@@ -29,7 +29,7 @@ std::string text(const String& from) { return {from.data(), from.size()}; }
 
 // --- The first reading
 struct CopyKey {
-  Count kind;  // of a copy it is the driver
+  Count kind;  // the driver that copied
   std::uint8_t direction;
   bool pageable, asynchronous;
   std::uint32_t site;  // 0: not known; of sums over all sites
@@ -124,7 +124,7 @@ class SecondReading {
     take(end_s_, {});
   }
 
-  std::map<Count, Course>& courses() { return courses_; }                                        // by kind
+  std::map<Count, Course>& courses() { return courses_; }                                  // by kind
   const std::map<Count, std::vector<RecordedUse>>& at_peaks() const { return at_peaks_; }  // by kind
   std::vector<Moment>& moments() { return moments_; }
   const std::vector<Site>& sites() const { return sites_; }  // of the moments
@@ -188,7 +188,7 @@ class SecondReading {
   const Seconds end_s_;
   RecordedMemory memory_;
   std::map<Count, Count> peaks_;  // kinds by the count of events until then
-  std::size_t next_ = 1;          // of the equal intervals
+  std::size_t next_ = 1;          // interval to take
   std::map<Count, Course> courses_;
   std::map<Count, std::vector<RecordedUse>> at_peaks_;
   std::vector<Moment> moments_;
@@ -241,7 +241,7 @@ class Maker {
       report_.estimated = {"kinds.host.live_bytes", "kinds.host.peak_bytes", "leaks.host", "at_peak.host"};
   }
 
-  // What the program could still reach is not known; of a program that ended, what it never freed is.
+  // Whether the program could still reach them is not known. If it ended, its live blocks were never freed.
   void add_live() {
     const bool ended = recording_.head().ended_s.has_value();
     const std::vector<RecordedUse>& uses = first_.memory.uses();
@@ -307,8 +307,7 @@ class Maker {
   void add_missing(Named<std::string>& missing) const {
     const RecordingHead& head = recording_.head();
     const auto add = [&](const char* what, const String& sentence) { missing.emplace_back(what, text(sentence)); };
-    if (!head.ended_s)
-      add("killed", "The process was killed, or still runs: stacks have modules and offsets only.");
+    if (!head.ended_s) add("killed", "The process was killed, or still runs: stacks have modules and offsets only.");
     if (head.thinned_events)
       add("thinned", counted(head.thinned_events, "event") + " before " + seconds(head.thinned_until_s) +
                          " are left out, since the file was full; memory that was live then is known.");

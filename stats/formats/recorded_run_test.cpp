@@ -1,4 +1,4 @@
-// What a report of a recording has: the sums of its events, and what was live at moments.
+// Reports of recordings: the sums of its events, and what was live at moments.
 #include "stats/formats/recorded_run.hpp"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,8 @@ TEST(RecordedRun, MomentsAreThoseOfAModel) {
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     RecordedEvent event = allocation(5, 16 * (random() % 2000), random() % 1000 + 1, random() % 2 + 4);
     event.time += i * 1'000'000;
-    if (random() % 3 == 0) event = {.type = RecordedType::free, .kind = 3, .time = event.time, .address = event.address};
+    if (random() % 3 == 0)
+      event = {.type = RecordedType::free, .kind = 3, .time = event.time, .address = event.address};
     events.push_back(event);
   }
   for (std::size_t at = 0; at < events.size(); at += 2000)

@@ -1,5 +1,5 @@
-"""`cistern html` of recordings, in a real browser: what it shows at each moment is what the events say, read here by the
-format's page; and `report`, `export` and `diff` take a recording as they take a report."""
+"""Recordings through the command. In a real browser, the page shows at each moment what the events say, which are read
+here by the format's page. The other commands take a recording as they take a report."""
 import collections
 import csv
 import io
@@ -197,7 +197,6 @@ class Commands(Records, unittest.TestCase):
         self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], 1)
 
     def test_it_agrees_with_the_report(self):
-        """Of one process: what was never freed, and the peaks."""
         path = self.record("churn", CISTERN_REPORT="one.json", CISTERN_REPORT_FORMAT="json")
         report = json.loads((self.folder / "one.json").read_text())
         kinds = json.loads(cistern("report", path, "--json").stdout)["kinds"]
@@ -207,7 +206,7 @@ class Commands(Records, unittest.TestCase):
                 self.assertEqual(kinds[kind][place], report["kinds"][kind][name], (kind, name))
         self.assertIn("device:0", cistern("report", path, "--by", "kind").stdout)
         changes = json.loads(cistern("diff", self.folder / "one.json", path, "--by", "kind", "--json").stdout)
-        for change in changes["changes"]:  # which of it is lost, a recording does not know
+        for change in changes["changes"]:  # a recording does not know which of it is lost
             if change["name"] != "host":
                 self.assertEqual(change["before"]["bytes"], change["after"]["bytes"])
 
@@ -217,8 +216,8 @@ class Commands(Records, unittest.TestCase):
         self.assertGreater(live, 0)
         for way in ("folded", "heaptrack", "perfetto", "pprof", "speedscope", "csv"):
             self.assertGreater(self.export(way, path).stat().st_size, 100)
-        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in (self.folder / "x.folded").read_text().splitlines()),
-                         live)
+        lines = (self.folder / "x.folded").read_text().splitlines()
+        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in lines), live)
         with (self.folder / "x.csv").open() as lines:
             self.assertEqual(sum(int(row["live_bytes"]) for row in csv.DictReader(lines)), live)
         cistern("report", path, "--full", code=2)
@@ -302,7 +301,8 @@ class Commands(Records, unittest.TestCase):
         for kind, samples in heaps.items():
             live = sum(sample.self_allocated - sample.self_freed for sample in samples.values())
             self.assertEqual(live, recorded.bytes_at_the_end(kind), kind)
-            allocated = sum(event.bytes for event in recorded.events if (event.kind, event.type) == (kind, "allocation"))
+            allocated = sum(event.bytes for event in recorded.events
+                            if (event.kind, event.type) == (kind, "allocation"))
             self.assertGreaterEqual(allocated, sum(sample.self_allocated for sample in samples.values()))
             self.assertGreater(len(times[kind]), 10)
         failed = [event for event in recorded.events if event.type == "failed"]

@@ -76,7 +76,8 @@ function showNotes(scope, data) {
   const frameworks = new Set(scope.reports.flatMap(report => report.frameworks));
   const modes = new Set(scope.reports.map(report => report.sites?.mode).filter(Boolean));
   section('notes').replaceChildren(list([
-    ...leftOutLines(scope, data), ...scope.reports.flatMap(recordingLines), ...new Set(scope.reports.flatMap(judgingLines)),
+    ...leftOutLines(scope, data), ...scope.reports.flatMap(recordingLines),
+    ...new Set(scope.reports.flatMap(judgingLines)),
     ...[...frameworks].map(name => `${name} has a memory cache of its own: memory in it counts as live.`),
     ...without.length ? [['Live host memory without a call site: ',
                           bytesFigure('host_without_site.bytes', sumOf(without, of => of.bytes)), '.']] : [],

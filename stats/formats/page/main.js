@@ -67,7 +67,8 @@ function showChoices() {
     onclick: () => { Object.assign(state, change); showSites(); }}, text);
   const views = page.views.filter(view => !view.optional || view.rows(scope).length);
   byId('views').replaceChildren(...views.map(view =>
-    button(view.id === 'moment' ? momentName(scope.moments[state.moment]) : view.title, view === state.view, {view, kind: undefined}, {'data-view': view.id})));
+    button(view.id === 'moment' ? momentName(scope.moments[state.moment]) : view.title, view === state.view,
+           {view, kind: undefined}, {'data-view': view.id})));
   const kinds = [...new Set(state.view.rows(scope).map(row => row.kind))];
   kinds.sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
   byId('kind_filter').replaceChildren(...kinds.length < 2 ? [] : [undefined, ...kinds].map(kind =>

@@ -19,7 +19,8 @@ function showKinds(scope) {
     size('live at the end', 'live_bytes'),
     count('in blocks', 'live_blocks'),
     {title: scope.single ? 'peak' : 'peak of one process', class: 'number', cell: peak},
-    pooled && figureColumn('retained', place('pooled_bytes'), ([, of]) => of.pooled ? of.pooled_bytes : undefined, bytes),
+    pooled && figureColumn('retained', place('pooled_bytes'), ([, of]) => of.pooled ? of.pooled_bytes : undefined,
+                           bytes),
     count('allocations', 'allocations'),
     pooled && {title: 'hit rate', class: 'number', cell: hits},
     pooled && figureColumn('driver calls', place('driver_calls'), calls),
@@ -82,7 +83,7 @@ function sizeClasses(kind, {classes = [], sizes = []}) {
   if (classes.length)
     return folded(counted(classes.length, 'size class', 'size classes'), [
       {title: 'class', cell: row => row.sizes}, count('allocations', 'allocations'),
-      pooled && {title: 'hit rate', class: 'number', cell: row => row.allocations ? percent(row.hits / row.allocations) : '-'},
+      {title: 'hit rate', class: 'number', cell: row => row.allocations ? percent(row.hits / row.allocations) : '-'},
       count('live', 'live_blocks'), count('retained', 'cached_blocks'),
       figureColumn('of', place('cached_bytes'), row => row.cached_bytes, bytes),
       count('most live', 'high_water_blocks')], classes);

@@ -1,7 +1,7 @@
 // Live memory over time, a lane for each kind on one axis. Dragging chooses an interval of it; of a recording a moment.
 
 class Timeline {
-  // `choose` is called with [from_s, to_s], `chooseMoment` with a number of scope.moments; both with undefined for none.
+  // `choose` is called with [from_s, to_s], `chooseMoment` with a number of scope.moments: undefined for none.
   constructor(place, help, choose, chooseMoment) {
     this.canvas = make('canvas', {role: 'img'});
     this.none = make('p', {class: 'note'}, 'No kind of memory in this report has a course over time.');
@@ -23,8 +23,9 @@ class Timeline {
     this.end_s = Math.max(scope.wall_s, 1e-6);
     this.range = this.moment = undefined;
     this.moments = scope.moments;
-    const how = this.moments.length ? ['click, drag or use the arrow keys to choose a moment', 'show what was live then']
-                                    : ['drag to choose a time', 'follow'];
+    const how = this.moments.length
+      ? ['click, drag or use the arrow keys to choose a moment', 'show what was live then']
+      : ['drag to choose a time', 'follow'];
     this.help.textContent = `${how[0]}; the call sites below ${how[1]}`;
     this.canvas.tabIndex = this.moments.length ? 0 : -1;
     this.canvas.setAttribute('aria-label', `live memory of each kind over time: ${how[0]}`);
