@@ -258,7 +258,7 @@ class Snapshot {
   std::deque<Traced> traced_;
   bool has_overflowed_ = false;
   Pickle out_;
-  std::unordered_map<StackId, std::size_t> frames_;  // what they are memoized as
+  std::unordered_map<StackId, std::size_t> frames_;  // their memos
 };
 
 }  // namespace

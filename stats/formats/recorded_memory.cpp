@@ -6,8 +6,9 @@
 namespace cistern::formats {
 namespace {
 
-// More are in no process that writes a file of a size that is read: 4 GB of slots.
-constexpr std::size_t kBlocksMax = std::size_t{1} << 26;
+// More are in no process that writes a file of a size that is read: 2 GiB of slots, and 1 GiB while they become so
+// many.
+constexpr std::size_t kBlocksMax = std::size_t{3} << 24;
 constexpr std::size_t kUsesMax = std::size_t{1} << 20, kKindsMax = 1024;
 constexpr Count kBytesMax = Count{1} << 62;
 
@@ -60,7 +61,7 @@ void RecordedMemory::apply(const RecordedEvent& event) {
 
 void RecordedMemory::allocate(RecordedKind& kind, const RecordedEvent& event) {
   const std::uint32_t use = use_of(event);
-  if (2 * blocks_ == slots_.size()) grow();
+  if (4 * blocks_ == 3 * slots_.size()) grow();
   Block& block = slots_[slot_of(event.kind, event.address)];
   if (block.use == kNone)
     ++blocks_;

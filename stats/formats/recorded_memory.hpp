@@ -8,7 +8,7 @@
 
 namespace cistern::formats {
 
-// What a kind of memory and a call site of one kind both have. Samples count as the blocks that they stand for.
+// The sums of a kind of memory, or of a call site of one kind. Samples count as the blocks that they stand for.
 struct RecordedSums {
   Count allocations = 0, allocated_bytes = 0;  // so far
   Count blocks = 0, bytes = 0;                 // live now
@@ -72,7 +72,7 @@ class RecordedMemory {
   void resize(RecordedKind& kind, Block& block, Count bytes);
   void count(RecordedKind& kind, const Block& block, int sign);
 
-  std::vector<Block> slots_;  // a hash table without chains: a power of two, at most half full
+  std::vector<Block> slots_;  // a hash table without chains: a power of two, at most three quarters full
   std::size_t blocks_ = 0;
   Count events_ = 0;
   std::map<Count, RecordedKind> kinds_;

@@ -1,5 +1,5 @@
-// A recording as a report: what all pages, texts and formats of other tools are made of. What a recording does not know
-// is left out of it: classes, pools, fragmentation and waits.
+// A recording as a report: what all pages, texts and formats of other tools are made of. It has no classes, pools,
+// fragmentation and waits: a recording does not know them.
 #pragma once
 #include "stats/formats/read.hpp"
 #include "stats/formats/recording.hpp"

@@ -49,7 +49,7 @@ class Log {
   void line(const RecordedEvent& event, const char* action, Count bytes) {
     constexpr Count kDay = 86'400'000'000;
     const Count since = static_cast<Count>(std::max(recording_.seconds_at(event.time), 0.0) * 1e6);
-    const Count us = (recording_.head().start_unix_ns / 1000 + since) % kDay;  // of the day, UTC
+    const Count us = (recording_.head().start_unix_ns / 1000 + since) % kDay;  // since midnight, UTC
     const auto part = [us](Count unit, Count count) { return static_cast<unsigned>(us / unit % count); };
     char text[160];
     const int length = std::snprintf(

@@ -35,7 +35,7 @@ struct Samples {
   std::vector<std::string> kinds;
   FrameId no_site = 0, other_sites = 0;  // there if a recording needs them
 
-  // Of a call site of a recording's moments.
+  // The stack of a call site of a recording's moments.
   Stack stack_of(const Run& run, const MomentSite& site) const {
     if (site.frames) return run.stacks[site.frames];
     return {site.others ? other_sites : no_site};
