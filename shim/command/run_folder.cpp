@@ -28,7 +28,7 @@ std::string folder_name(const std::string& program, pid_t pid) {
 bool has_reports(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".json") return true;
+    if (at->path().extension() == ".json" || at->path().extension() == ".rec") return true;
   return false;
 }
 

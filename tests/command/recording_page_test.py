@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import pickletools
+import signal
 import subprocess
 import sys
 import tempfile
@@ -195,6 +196,20 @@ class Commands(Records, unittest.TestCase):
             self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], processes)
         (self.folder / "one.json").unlink()
         self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], 1)
+
+    def test_a_killed_run_has_a_verdict(self):
+        done = subprocess.run([ARGUMENTS.command, "run", "--record", "--sites", "all", "-o", "out", "--",
+                               ARGUMENTS.cuda_program, "2", "300", "1", "kill"], cwd=self.folder, capture_output=True,
+                              text=True, check=False, timeout=300,
+                              env={**os.environ, "LIBCISTERN_LIBRARY": str(ARGUMENTS.shim),
+                                   "LD_LIBRARY_PATH": ARGUMENTS.cuda_libraries})
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        self.assertRegex(done.stderr, r"cistern: \d+ blocks, .* live at \d sites?; \d+ requests for memory failed\n"
+                                      r"cistern: next: cistern html out\n")
+        self.assertIn("was killed, or still runs", (self.folder / "out" / "summary.txt").read_text())
+        cistern("html", self.folder / "out")
+        again = cistern("report", self.folder / "out", "--json")
+        self.assertEqual(json.loads(again.stdout)["processes"], 1)
 
     def test_it_agrees_with_the_report(self):
         path = self.record("churn", CISTERN_REPORT="one.json", CISTERN_REPORT_FORMAT="json")
