@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/single_threaded.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -52,7 +53,7 @@ void open_chunk(Slot& slot, ChunkHead& chunk) {
 }
 
 void put(Slot& slot, Event& event, bool alone = false) {
-  event.time = ticks_now(!alone);
+  event.time = std::max(ticks_now(!alone), slot.before.time);  // clocks of processors may differ
   auto* const first = reinterpret_cast<std::uint8_t*>(slot.chunk + 1);
   slot.used = static_cast<std::size_t>(put_event(first + slot.used, event, slot.before) - first);
   slot.chunk->committed.store(static_cast<std::uint32_t>(slot.used), std::memory_order_release);
@@ -119,7 +120,17 @@ void detach_slots_from(std::span<ChunkHead* const> chunks) {
   }
 }
 
-void begin_anew_in_child(const Plan* plan) {
+bool is_writing_here() { return of_thread & kWriting; }
+
+void record_nothing_in_child() {
+  if (!the_switch.load()) return;
+  for (Slot& slot : slots)
+    if (slot.lock.held_elsewhere()) new (&slot.lock) SpinLock;
+  leave_definitions_in_child();
+  leave_chunks_in_child();
+}
+
+void begin_anew_in_child(const Plan& plan) {
   Switch* const one = the_switch.load();
   if (!one) return;
   for (Slot& slot : slots) {
@@ -129,9 +140,9 @@ void begin_anew_in_child(const Plan* plan) {
   forget_definitions_in_child();
   forget_chunks_in_child(plan);
   threads_known = 0;
-  if (plan) start_ticks(plan->clock_is_processors);
-  of_thread = plan ? 0 : of_thread & kWriting;
-  one->on = plan != nullptr;
+  start_ticks(plan.clock_is_processors);
+  of_thread = 0;
+  one->on = true;
 }
 
 }  // namespace cistern::recording

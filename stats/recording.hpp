@@ -95,7 +95,11 @@ void end_file(std::span<const std::uint8_t> names);
 inline void stop_in_child() {
   if (Switch* const one = the_switch.load(std::memory_order_relaxed)) one->on = false;
 }
-// Then: the next event makes it. `plan` null: it records nothing.
-void begin_anew_in_child(const Plan* plan);
+// Then: the next event makes it.
+void begin_anew_in_child(const Plan& plan);
+// Or: it records nothing. What a signal handler interrupted that forked goes on, and the parent's file shows none of it.
+void record_nothing_in_child();
+// This thread is in the middle of an event.
+bool is_writing_here();
 
 }  // namespace cistern::recording

@@ -319,18 +319,23 @@ void end_file(std::span<const std::uint8_t> names) {
   header()->ended_ns = std::max<std::uint64_t>(nanoseconds_since_start(), 1);
 }
 
-void forget_chunks_in_child(const Plan* plan) {
+void leave_chunks_in_child() {
+  if (chunks.lock.held_elsewhere()) new (&chunks.lock) Lock;
+  chunks.closed = true;
+  if (header()) map_own_memory(chunks.mapped_bytes, header(), MAP_FIXED | MAP_NORESERVE);
+}
+
+void forget_chunks_in_child(const Plan& plan) {
   Header* const of_parent = header();
   const std::uint64_t bytes = chunks.mapped_bytes;
   new (&chunks.lock) Lock;
-  chunks.plan = plan;
+  chunks.plan = &plan;
   chunks.path = nullptr;
   chunks.header = nullptr;
   chunks.most = chunks.grown = chunks.used = chunks.free = chunks.free_count = chunks.kept = 0;
   chunks.closed = false;
   chunks.failed_step = Step::none;
-  // A child that records nothing may be in the middle of an event (a signal handler forked): its writing goes on.
-  if (of_parent && plan) unmap_own_memory(of_parent, bytes);
+  if (of_parent) unmap_own_memory(of_parent, bytes);
 }
 
 }  // namespace cistern::recording

@@ -19,7 +19,8 @@ void count_lost();
 void note_stopped();
 
 void plan_chunks(const Plan* plan);
-void forget_chunks_in_child(const Plan* plan);
+void forget_chunks_in_child(const Plan& plan);
+void leave_chunks_in_child();
 
 // --- What the slots do for it (recording.cpp)
 // No slot is in the middle of an event that it began earlier.

@@ -213,4 +213,11 @@ void forget_definitions_in_child() {
   new (&lock) Lock;
 }
 
+void leave_definitions_in_child() {
+  auto* const of = static_cast<Definitions*>(known_numbers.load());
+  if (!of) return;
+  Lock& lock = of->lock;
+  if (lock.held_elsewhere()) new (&lock) Lock;
+}
+
 }  // namespace cistern::recording

@@ -37,5 +37,6 @@ void define(const Kind& kind, SiteId site);
 void define_thread(std::uint32_t thread);
 
 void forget_definitions_in_child();
+void leave_definitions_in_child();
 
 }  // namespace cistern::recording

@@ -194,6 +194,13 @@ SiteId site_of_misuse() {
   return site;
 }
 
+[[gnu::cold]] void record_failed(std::size_t bytes) {
+  if (!recording::is_on() || uncounted_here()) return;
+  std::uint32_t site = 0;
+  if (host_pool::sample_interval_bytes()) capture(&site, now_ms());
+  recording::record_failure(kRecorded, bytes, site);
+}
+
 String sites_mode() {
   const std::uint64_t interval = host_pool::sample_interval_bytes();
   if (!interval) return "off";

@@ -9,10 +9,12 @@
 
 #include <atomic>
 
+#include "pool/base/file_status.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/sampling.hpp"
 #include "shim/process/log.hpp"
+#include "shim/process/other_processes.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/report_file.hpp"
@@ -31,6 +33,7 @@ namespace {
 constexpr int kNames = 16;
 
 struct Place {
+  int pid;
   String names[kNames];
   const char* paths[kNames + 1] = {};
   recording::Plan plan;
@@ -51,7 +54,7 @@ String absolute(String path) {
 
 // The former stays, for threads that still read it.
 Place* make_place(const String& path, int pid) {
-  auto* const made = new (internal_allocate(sizeof(Place))) Place;
+  auto* const made = new (internal_allocate(sizeof(Place))) Place{.pid = pid};
   for (int i = 0; i < kNames; ++i) {
     made->names[i] = i ? path_with_pid(path, pid, i) : path;
     made->paths[i] = made->names[i].c_str();
@@ -63,17 +66,27 @@ Place* make_place(const String& path, int pid) {
   return made;
 }
 
-// 0, or errno.
-int refusal_of(const String& path) {
+void say_not_recorded(const String& path, const char* reason) { warn_line("cannot record to " + path + ": " + reason); }
+
+// False: it is said why.
+bool can_be_made(const String& path) {
+  struct stat file;
+  // A pipe, a terminal, /dev/null: nobody means a file beside it.
+  if (!status_of_file(path.c_str(), file) && !S_ISREG(file.st_mode))
+    return say_not_recorded(path, "it is not a file"), false;
   const String folder = path.substr(0, path.rfind('/') + 1);
   const long answer = system_call(SYS_faccessat, static_cast<std::uintptr_t>(AT_FDCWD),
                                   reinterpret_cast<std::uintptr_t>(folder.c_str()), W_OK | X_OK);
-  return answer < 0 ? static_cast<int>(-answer) : 0;
+  char reason[128];
+  if (answer < 0) say_not_recorded(path, strerror_r(static_cast<int>(-answer), reason, sizeof reason));
+  return answer >= 0;
 }
 
-void say_not_recorded(const String& path, int failure) {
-  char reason[128];
-  warn_line("cannot record to " + path + ": " + strerror_r(failure, reason, sizeof reason));
+// A file of the same name was there before. Other processes of the run are expected to have made it: one of the same
+// number that executed this program, or one that has the same path.
+bool is_worth_telling() {
+  return !is_forked && pattern->find("%p") == pattern->npos &&
+         value_in(environment_of(parent_of(kThisProcess)), "CISTERN_RECORD") != options().record;
 }
 
 // --- The names of call sites, in the end
@@ -157,7 +170,7 @@ void say_what_went_wrong() {
   const String path = recording::file_path() ? recording::file_path() : place->names[0];
   char text[128];
   const char* const reason = strerror_r(error, text, sizeof text);
-  if (step == recording::Step::making) return say_not_recorded(path, error);
+  if (step == recording::Step::making) return say_not_recorded(path, reason);
   if (step == recording::Step::growing) return warn_line(path + " could not grow: " + reason);
   if (step == recording::Step::thinning)
     return warn_line("the recording ended early: " + path + " is full of live memory; see CISTERN_RECORD_MAX");
@@ -173,7 +186,7 @@ void note_recording() {
   pattern = new (internal_allocate(sizeof(String))) String(absolute(asked));
   const int pid = static_cast<int>(system_call(SYS_getpid));
   const String path = expanded_path(*pattern, pid);
-  if (const int refused = refusal_of(path)) return say_not_recorded(path, refused);
+  if (!can_be_made(path)) return;
   place = make_place(path, pid);
   recording::start(place->plan);
 }
@@ -181,13 +194,13 @@ void note_recording() {
 bool is_recorded() { return place && !has_ended.load(); }
 
 void end_recording() {
-  if (!place || system_calls_are_filtered() || has_ended.exchange(true)) return;
+  if (!place || system_calls_are_filtered() || system_call(SYS_getpid) != place->pid || has_ended.exchange(true)) return;
   const Uncounted uncounted;
   if (recording::end_chunks()) {
     Names names;
     add_names(names);
     recording::end_file(names.bytes());
-    if (!is_forked && recording::file_path() != place->paths[0])
+    if (recording::file_path() != place->paths[0] && is_worth_telling())
       warn_line(place->names[0] + " was there before; the recording is in " + recording::file_path());
   }
   say_what_went_wrong();
@@ -198,8 +211,12 @@ void recording_after_fork_in_child(bool under_lock) {
   is_forked = true;
   has_ended = false;
   const int pid = static_cast<int>(system_call(SYS_getpid));
-  place = under_lock || system_calls_are_filtered() ? nullptr : make_place(expanded_path(*pattern, pid), pid);
-  recording::begin_anew_in_child(place ? &place->plan : nullptr);
+  if (under_lock || recording::is_writing_here() || system_calls_are_filtered()) {
+    place = nullptr;
+    return recording::record_nothing_in_child();
+  }
+  place = make_place(expanded_path(*pattern, pid), pid);
+  recording::begin_anew_in_child(place->plan);
 }
 
 }  // namespace cistern
