@@ -72,8 +72,6 @@ void print_verdict(const RunFolder& folder, const Ended& ended) {
     remove_unused(folder);
     say(std::string("no report: ") + (WIFSIGNALED(ended.status) ? "the program was killed before it could write one"
                                                                 : "cistern doctor -- PROGRAM says why"));
-    if (const std::string name = recording_in(folder, ended.pid); !name.empty())
-      say("next: cistern report " + (fs::path(shown) / name).native());
   }
 }
 

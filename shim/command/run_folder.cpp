@@ -76,13 +76,4 @@ std::string report_path_in(const RunFolder& folder) { return path_in(folder, ".j
 
 std::string recording_path_in(const RunFolder& folder) { return path_in(folder, ".rec"); }
 
-std::string recording_in(const RunFolder& folder, pid_t pid) {
-  const std::string own = std::to_string(pid) + ".rec";
-  std::string found;
-  std::error_code error;
-  for (fs::directory_iterator at(folder.path, error), end; !error && at != end && found != own; at.increment(error))
-    if (at->path().extension() == ".rec") found = at->path().filename().native();
-  return found;
-}
-
 }  // namespace cistern::command

@@ -21,7 +21,5 @@ void remove_unused(const RunFolder& folder);
 // The values of CISTERN_REPORT and CISTERN_RECORD for files in that folder.
 std::string report_path_in(const RunFolder& folder);
 std::string recording_path_in(const RunFolder& folder);
-// The name of a recording that is there, the process's if it has one; empty: there is none.
-std::string recording_in(const RunFolder& folder, pid_t pid);
 
 }  // namespace cistern::command

@@ -2,7 +2,6 @@
 #include "stats/formats/recorded_run.hpp"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "stats/format.hpp"
@@ -33,7 +32,8 @@ struct CopyKey {
   std::uint8_t direction;
   bool pageable, asynchronous;
   std::uint32_t site;  // 0: not known; of sums over all sites
-  auto operator<=>(const CopyKey&) const = default;
+  auto members() const { return std::tie(kind, direction, pageable, asynchronous, site); }
+  friend bool operator<(const CopyKey& one, const CopyKey& other) { return one.members() < other.members(); }
 };
 struct CopySum {
   Count count = 0, bytes = 0;
@@ -222,9 +222,9 @@ class Maker {
     process.version = head.version, process.command = head.command, process.pid = head.pid;
     process.moment = head.ended_s ? "exit" : "recording";
     process.wall_s = first_.end_s;
-    report_.sites.mode = std::string("gpu:all,host:") + (head.host_sample_bytes == 1 ? "all"
-                                                         : is_sampled()              ? "sampled"
-                                                                                     : "off");
+    report_.sites.mode = "gpu:all,host:" + (head.host_sample_bytes == 1 ? "all"
+                                            : is_sampled() ? std::to_string(head.host_sample_bytes >> 10) + "KiB"
+                                                           : std::string("off"));
   }
 
   void add_kind(Count number, const RecordedKind& of) {

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <vector>
 
-#include "stats/formats/recording.hpp"
-#include "stats/formats/recording_moments.hpp"
-#include "stats/formats/recording_summary.hpp"
+#include "stats/formats/memory_viz.hpp"
+#include "stats/formats/perfetto.hpp"
+#include "stats/formats/recorded_run.hpp"
+#include "stats/formats/rmm.hpp"
+#include "stats/formats/summary.hpp"
 
 namespace {
 
@@ -131,9 +133,11 @@ void read(const Bytes& bytes) {
     require(event.time >= last, "events are in order");
     last = event.time;
   });
-  formats::levels(file, 1, 10);
-  formats::live_by_site(file, {.seconds = 0.5});
-  require(!formats::recording_summary(file, 5).empty(), "a summary has words");
+  const formats::Run run = formats::run_of(file);
+  require(!formats::summary(run, {}).empty(), "a summary has words");
+  require(!formats::perfetto(run).empty(), "a trace has packets");
+  require(!formats::memory_viz(file, {.events = 10, .blocks = 10}).empty(), "a snapshot has members");
+  formats::rmm(file, [](std::string_view) {});
 }
 
 }  // namespace
