@@ -37,7 +37,7 @@ struct CopyKey {
 };
 struct CopySum {
   Count count = 0, bytes = 0;
-  void add(const RecordedEvent& event) { count += event.count, bytes += std::min(event.bytes, Count{1} << 40); }
+  void add(const RecordedEvent& event) { count += event.count, bytes += std::min(event.bytes, Count{1} << 50); }
 };
 
 struct FirstReading {
