@@ -42,6 +42,7 @@
 #include "shim/process/other_ranks.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/record.hpp"
 #include "shim/process/run.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
@@ -261,6 +262,10 @@ void begin_exit(const void* stack) {
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
   if (switched_off()) return status.value_or(0);
+  if (is_recorded() && may_report_here()) {
+    const Uncancelled uncancelled;
+    with_large_stack(end_recording);
+  }
   if (!has_something_to_say()) {
     if (system_calls_are_filtered()) return keep_gate_unseen(status);
     if (!others_failed()) return status.value_or(0);
@@ -352,6 +357,7 @@ void start_process() {
   register_fork_handlers();
   __cxa_at_quick_exit(call_at_quick_exit, __dso_handle);
   if (options().report_requested) note_report_destination();
+  note_recording();
 }
 
 int wrapped_main(int argc, char** argv, char** environment) {

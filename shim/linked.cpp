@@ -25,6 +25,7 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/record.hpp"
 #include "shim/process/standard_error.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
@@ -78,6 +79,7 @@ void in_forked_child() {
 }
 
 void begin_exit() {
+  if (is_recorded()) end_recording();
   if (getpid() != reports_in.load()) return;
   let_kinds_look_back();
   exit_begins();
@@ -87,7 +89,7 @@ void begin_exit() {
 // Handlers are called in the reverse of the order in which they were registered.
 void watch_end() {
   static constinit std::atomic<bool> watched{false};
-  if (reports() && !watched.exchange(true)) atexit(begin_exit);
+  if ((reports() || is_recorded()) && !watched.exchange(true)) atexit(begin_exit);
 }
 
 void serve() {
@@ -96,6 +98,7 @@ void serve() {
   keep_mapped();
   host_pool::start_region();
   host::prepare_pool();
+  note_recording();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   watch_end();
   if (options().has_gate()) warn_line("CISTERN_FAIL_ON: a program that is linked with Cistern keeps its exit code");

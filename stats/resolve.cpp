@@ -58,6 +58,16 @@ void cut_call_wrappers(Snapshot& snapshot) {
   for_each_stack(snapshot, [](SiteId, Vector<FrameFigures>& frames, bool) { cut_call_wrappers(frames); });
 }
 
+void resolve(Vector<LeakFigures>& rows, unsigned budget_ms, bool fold_native) {
+  for (LeakFigures& row : rows) row.frames = site_frames(row.site);
+  symbolise(rows, budget_ms);
+  for (LeakFigures& row : rows) {
+    cut_runtime_frames(row.frames);
+    cut_call_wrappers(row.frames);
+    if (fold_native) fold_native_frames(row.frames);
+  }
+}
+
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
   Vector<LeakFigures> one(1);
   one[0].frames = site_frames(site);

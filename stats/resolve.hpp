@@ -16,6 +16,8 @@ void resolve_without_symbols(Snapshot& snapshot, bool fold_native);
 // Cuts every stack, after everything has asked for its functions: rules of suppressions may name those that go.
 void cut_call_wrappers(Snapshot& snapshot);
 
+// Frames of the rows' sites in the same way, without call wrappers.
+void resolve(Vector<LeakFigures>& rows, unsigned budget_ms, bool fold_native);
 // One site's frames, in the same way and without call wrappers; only those of Python code where there are any.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 

@@ -369,10 +369,11 @@ class PythonRuns {
     for (const python::Frame* frame = frame_; frame != end_; ++frame) runs_ += frame->ends_run() || frame + 1 == end_;
   }
   int left() const { return runs_; }
-  void add_next(Vector<FrameFigures>& frames) {
+  template <class Show>
+  void show_next(Show show) {
     for (bool ends = false; frame_ != end_ && !ends; ++frame_) {
       ends = frame_->ends_run();
-      if (frame_->line()) frames.push_back(python_frame(*frame_->line()));
+      if (frame_->line()) show(*frame_->line());
     }
     --runs_;
   }
@@ -404,27 +405,36 @@ int end_of_program(const Site& site) {
   return end > site.first ? end : site.count;
 }
 
+// The frames that are shown, leaf first. Calls nothing that another library may define.
+template <class ShowNative, class ShowPython>
+void show_frames(const Site& site, ShowNative show_native, ShowPython show_python) {
+  PythonRuns runs(site);
+  // Where the interpreter's function cannot be told on the whole stack (it is in parts), the innermost run comes first.
+  int unplaced = site.is_cut_off ? 0 : runs.left() - evaluations(site);
+  const int end = std::min(end_of_program(site), site.first + kDepthMax);
+  for (int i = site.first; i < end; ++i) {
+    const Module* const module = site.modules()[i];
+    if (is_wrapper(module)) continue;
+    const std::uintptr_t address = call_address(site.addresses()[i]);
+    for (; unplaced > 0 && python::is_interpreter(address); --unplaced) runs.show_next(show_python);
+    if (runs.left() > 0 && python::is_evaluation(address)) {
+      runs.show_next(show_python);
+      continue;
+    }
+    show_native(module, address);
+  }
+  while (runs.left() > 0) runs.show_next(show_python);
+}
+
 }  // namespace
 
 Vector<FrameFigures> site_frames(SiteId id) {
   Vector<FrameFigures> frames;
   const Site* site = site_of(id);
   if (!site) return frames;
-  PythonRuns runs(*site);
-  // Where the interpreter's function cannot be told on the whole stack (it is in parts), the innermost run comes first.
-  int unplaced = site->is_cut_off ? 0 : runs.left() - evaluations(*site);
   const Module* checked = nullptr;
   bool loaded = false;
-  const int end = std::min(end_of_program(*site), site->first + kDepthMax);
-  for (int i = site->first; i < end; ++i) {
-    const Module* const module = site->modules()[i];
-    if (is_wrapper(module)) continue;
-    const std::uintptr_t address = call_address(site->addresses()[i]);
-    for (; unplaced > 0 && python::is_interpreter(address); --unplaced) runs.add_next(frames);
-    if (runs.left() > 0 && python::is_evaluation(address)) {
-      runs.add_next(frames);
-      continue;
-    }
+  const auto add_native = [&](const Module* module, std::uintptr_t address) {
     FrameFigures figures{};
     figures.address = address;
     if (module) {
@@ -436,9 +446,24 @@ Vector<FrameFigures> site_frames(SiteId id) {
       figures.build_id = module->build_id;
     }
     frames.push_back(figures);
-  }
-  while (runs.left() > 0) runs.add_next(frames);
+  };
+  show_frames(*site, add_native, [&](const python::Line& line) { frames.push_back(python_frame(line)); });
   return frames;
+}
+
+bool visit_raw_frames(SiteId id, const RawFrames& visitor) {
+  const Site* site = nullptr;
+  {
+    const LockedUnlessForking hold(sites_lock);
+    if (!hold) return false;
+    if (id && id <= site_count) site = sites_by_id[(id - 1) / kPieceSites][(id - 1) % kPieceSites];
+  }
+  if (!site) return true;
+  visitor.call(visitor.context, site->api);
+  show_frames(
+      *site, [&](const Module* module, std::uintptr_t address) { visitor.native(visitor.context, module, address); },
+      [&](const python::Line& line) { visitor.python(visitor.context, line); });
+  return true;
 }
 
 namespace {

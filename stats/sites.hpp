@@ -9,6 +9,11 @@
 
 namespace cistern {
 
+struct Module;
+namespace python {
+struct Line;
+}
+
 // 0 means "no site": sites are off, or the stack could not be read.
 using SiteId = std::uint32_t;
 
@@ -39,6 +44,15 @@ class CalledFrom {
 
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
+// The same for a recording, at any moment: calls nothing that another library may define. False: a thread forks, which
+// is not waited for.
+struct RawFrames {
+  void* context;
+  void (*call)(void* context, const char* api);
+  void (*native)(void* context, const Module* module, std::uintptr_t address);  // null: generated code
+  void (*python)(void* context, const python::Line& line);
+};
+bool visit_raw_frames(SiteId site, const RawFrames& visitor);
 // The code that made the intercepted call: a script's line ("train.py:42"), else a module, by the basename of its path
 // (empty where unknown). Also whether that is the program: the main executable, or a script that it runs.
 struct SiteOwner {

@@ -5,6 +5,7 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "stats/recording.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern {
@@ -36,6 +37,22 @@ struct TransferKeyHash {
     return (hash ^ reinterpret_cast<std::uintptr_t>(key.api)) * 0x9E3779B97F4A7C15ull >> 16;
   }
 };
+
+// Copies of one call, as a recording has them. `stream`: null: not known.
+inline void record_copy(const recording::Kind& kind, const TransferKey& key, std::uint64_t count, std::uint64_t bytes,
+                        const void* stream) {
+  if (!recording::is_on()) [[likely]]
+    return;
+  recording::record(kind, {.type = recording::EventType::copy,
+                           .direction = static_cast<std::uint8_t>(key.direction),
+                           .pageable = key.pageable,
+                           .asynchronous = key.asynchronous,
+                           .has_stream = stream != nullptr,
+                           .site = key.site,
+                           .count = static_cast<std::uint32_t>(count),
+                           .bytes = bytes,
+                           .stream = reinterpret_cast<std::uintptr_t>(stream)});
+}
 
 class Transfers {
  public:

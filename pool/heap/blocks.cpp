@@ -94,6 +94,7 @@ void release(Slice first, std::uint32_t slices) {
 }
 
 void free_large(Page& page) {
+  note_large_died(page);
   page.state = PageState::none;
   const Slice first = slice_of(&page);
   if (!page.is_short) return release(first, page.slices);
@@ -109,6 +110,7 @@ bool resize_large(Page& page, std::size_t bytes) {
   if (page.is_short) {
     if (bytes <= page.bytes && wanted == page.slices) {
       page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
+      sample_resized(page);
       return true;
     }
     if (!make_span_whole(first, page.slices, page.bytes)) return false;
@@ -129,7 +131,7 @@ bool resize_large(Page& page, std::size_t bytes) {
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   if (page.bytes > bytes_before)
     the_pool.counts.large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
-  sample_grown(page);
+  sample_resized(page);
   return true;
 }
 
@@ -152,6 +154,7 @@ void* move_large(Page& page, std::size_t bytes) {
   if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean, page.slices);
   if (!span.first) return nullptr;
   if (!copied && move_pages(page_memory(&page), slice_memory(span.first), page.slices * kSliceBytes)) {
+    note_large_died(page);
     page.state = PageState::none;
     release_clean_span(slice_of(&page), page.slices);
   } else {

@@ -77,12 +77,19 @@ struct alignas(kCacheLine) Region {
 };
 
 // --- Blocks with call sites (sampling.cpp, samples.cpp, samples_in_place.cpp)
+// What happens to blocks that have a site, for a recording. `weight`: so many blocks it stands for.
+struct SampleEvents {
+  void (*born)(const void* block, std::size_t requested_bytes, std::uint32_t site, double weight);
+  void (*resized)(const void* block, std::size_t requested_bytes);
+  void (*died)(const void* block);  // perhaps under locks of the pool
+};
 struct SamplePolicy {
   std::uint64_t interval_bytes;
   bool paced;
   // Interns the caller's stack; false: this block is not to be sampled, because the unwinder allocated it, for example.
   bool (*capture)(std::uint32_t* site, std::uint32_t now_ms);
   std::uint32_t (*now_ms)();
+  const SampleEvents* events = nullptr;
 };
 
 // Pages with free blocks are in the queue of their class; full ones are in none. In `all` mode every malloc and free

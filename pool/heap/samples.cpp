@@ -143,6 +143,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
       if (!hold && !spare) return nullptr;
     }
     if (spare) release_span(spare, page_slices(cell));  // another thread's page had room, or memory is exhausted
+    if (block) note_sample_born(block, sample, class_bytes(id));
     if (block || spare) return block;
     spare = memory_for_page(cell);
     if (!spare) return nullptr;
@@ -172,9 +173,10 @@ bool free_or_set_aside(Page& page, std::size_t offset) {
   Shard& shard = locked.shard();
   SampleRecord& record = page.records[number];
   if (!record.live_class) return false;
+  auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
+  note_sample_died(block);
   --shard.live[record.live_class - 1];
   record.live_class = 0;
-  auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
   shard.temporary += ~address_of(block) == last_made;
   last_made = 0;
   block->next = page.free_blocks;
@@ -223,6 +225,7 @@ std::uint32_t site_of_sampled(const Page& page, std::size_t offset) {
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
   const LockedPage locked(page);
   page.records[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
+  note_sample_resized(page_memory(&page) + offset, bytes);
 }
 
 namespace {
@@ -234,6 +237,9 @@ void capture_large(Page& page, unsigned doublings) {
   page.doublings = sample.doublings;
   page.forks = sample.forks;
   std::atomic_ref(page.site).store(sample.site, std::memory_order_relaxed);
+  const std::uint64_t requested = page.bytes - page.slack;
+  if (const SampleEvents* const events = sample.site ? sample_events() : nullptr)
+    events->born(page_memory(&page), requested, sample.site, sample_weight(page.bytes, doublings));
 }
 }  // namespace
 
@@ -241,6 +247,10 @@ void forget_site(Page& page) {
   last_made = 0;
   page.born_ms = 0;
   std::atomic_ref(page.site).store(0, std::memory_order_relaxed);
+}
+
+void note_large_died(const Page& page) {
+  if (page.site) note_sample_died(page_memory(&page));
 }
 
 void sample_large(Heap& heap, Page& page, std::size_t bytes) {
@@ -252,8 +262,9 @@ void sample_large(Heap& heap, Page& page, std::size_t bytes) {
   capture_large(page, doublings);
 }
 
-void sample_grown(Page& page) {
-  if (!page.site && is_always_sampled(page.bytes)) capture_large(page, 0);
+void sample_resized(Page& page) {
+  if (page.site) return note_sample_resized(page_memory(&page), page.bytes - page.slack);
+  if (is_always_sampled(page.bytes)) capture_large(page, 0);
 }
 
 namespace {

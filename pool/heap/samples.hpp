@@ -28,8 +28,10 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes);
 void forget_site(Page& page);
 // Notes its site, if a sample of the heap is due.
 void sample_large(Heap& heap, Page& page, std::size_t bytes);
-// The same block is larger now.
-void sample_grown(Page& page);
+// The same block has another size now.
+void sample_resized(Page& page);
+// Before its memory may be another block's.
+void note_large_died(const Page& page);
 
 // --- All of them
 // Live ones. `visit` must not allocate from the pool. False: a thread forks, which was not to be waited for; some are

@@ -92,13 +92,16 @@ void sample_in_place(Page& page, unsigned number, std::size_t bytes, unsigned do
   SampleRecord sample;
   if (!capture_sample(bytes, doublings, sample)) return;
   sample.live_class = static_cast<std::uint16_t>(page.size_class + 1);
-  const LockedUnlessForking hold(samples.in_place_lock);
-  if (!hold || !make_room()) return;
-  const std::uintptr_t block = address_of(block_at(page, number));
-  SampleInPlace& entry = entry_of(block);
-  if (!entry.block) ++samples.in_place_used;
-  entry = {block, sample};
-  page.sited.fetch_or(1u << number, std::memory_order_relaxed);
+  {
+    const LockedUnlessForking hold(samples.in_place_lock);
+    if (!hold || !make_room()) return;
+    const std::uintptr_t block = address_of(block_at(page, number));
+    SampleInPlace& entry = entry_of(block);
+    if (!entry.block) ++samples.in_place_used;
+    entry = {block, sample};
+    page.sited.fetch_or(1u << number, std::memory_order_relaxed);
+  }
+  note_sample_born(block_at(page, number), sample, class_bytes(page.size_class));
 }
 
 void forget_in_place(Page& page, unsigned number) {
@@ -106,6 +109,7 @@ void forget_in_place(Page& page, unsigned number) {
     return;
   const LockedUnlessForking hold(samples.in_place_lock);
   if (!is_sampled_in_place(page, number)) return;
+  note_sample_died(block_at(page, number));
   page.sited.fetch_and(~(1u << number), std::memory_order_relaxed);
   if (hold) erase(entry_of(address_of(block_at(page, number))));
 }
@@ -119,6 +123,7 @@ void note_size_in_place(Page& page, unsigned number, std::size_t bytes) {
   const LockedUnlessForking hold(samples.in_place_lock);
   if (hold && is_sampled_in_place(page, number))
     entry_of(address_of(block_at(page, number))).sample.requested_bytes = static_cast<std::uint32_t>(bytes);
+  note_sample_resized(block_at(page, number), bytes);
 }
 
 bool visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context, AtFork at_fork) {

@@ -77,4 +77,9 @@ double sample_weight(std::size_t bytes, unsigned doublings) {
   return 1 / one_minus_exp(static_cast<double>(bytes) / interval_after(doublings));
 }
 
+void note_sample_born(const void* block, const SampleRecord& record, std::size_t usable_bytes) {
+  if (const SampleEvents* const events = sample_events()) [[unlikely]]
+    events->born(block, record.requested_bytes, record.site, sample_weight(usable_bytes, record.doublings));
+}
+
 }  // namespace cistern::host_pool

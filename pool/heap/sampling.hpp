@@ -59,6 +59,17 @@ inline bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& 
   return true;
 }
 double sample_weight(std::size_t usable_bytes, unsigned doublings);
+inline const SampleEvents* sample_events() { return the_pool.samples.policy.events; }
+// Under no lock: the capture may be the first of its site.
+void note_sample_born(const void* block, const SampleRecord& record, std::size_t usable_bytes);
+inline void note_sample_died(const void* block) {
+  if (const SampleEvents* const events = sample_events()) [[unlikely]]
+    events->died(block);
+}
+inline void note_sample_resized(const void* block, std::size_t bytes) {
+  if (const SampleEvents* const events = sample_events()) [[unlikely]]
+    events->resized(block, bytes);
+}
 struct Sample {
   const void* block;
   std::size_t usable_bytes, requested_bytes;

@@ -72,7 +72,7 @@ int diff(const Asked& asked) {
 void add_diff(CLI::App& app, Outcome& outcome) {
   CLI::App* const command = app.add_subcommand("diff", "compare the live memory of two runs; exit code 1: it grew");
   const auto asked = std::make_shared<Asked>();
-  command->add_option("OLD", asked->before, "a JSON report, or a folder of them")->required();
+  command->add_option("OLD", asked->before, "a JSON report, a recording, or a folder of them")->required();
   command->add_option("NEW", asked->after, "the same of the later run")->required();
   command->add_option("--by", asked->by, "site, module, file, python or kind (site)")
       ->check(CLI::IsMember({"site", "module", "file", "python", "kind"}));

@@ -38,7 +38,7 @@ void html(const Arguments& of) {
 void add_html(CLI::App& app, Outcome&) {
   CLI::App* const command = app.add_subcommand("html", "make a page for a browser, in one file");
   const auto of = std::make_shared<Arguments>();
-  command->add_option("FILE", of->inputs, "JSON reports, or folders of them")->required();
+  command->add_option("FILE", of->inputs, "JSON reports, recordings, or folders of them")->required();
   command->add_option("-o,--output", of->output, "the page; beside the first FILE if not given");
   add_page_limits(*command, of->limits);
   command->callback([of] { html(*of); });

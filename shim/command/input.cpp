@@ -9,8 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "stats/formats/read.hpp"
+#include "stats/formats/recorded_run.hpp"
+#include "stats/formats/recording.hpp"
 
 namespace cistern::command {
 namespace {
@@ -20,6 +23,9 @@ namespace fs = std::filesystem;
 std::set<std::pair<dev_t, ino_t>> files_read;
 
 void add_file(formats::RunReader& reader, const std::string& path) {
+  if (is_recording(path))
+    return with_recording(
+        path, [&](const formats::Recording& recording) { reader.add(formats::report_of(recording, reader)); });
   try {
     reader.add(text_of(path));
   } catch (const formats::BadReport& bad) {
@@ -27,13 +33,29 @@ void add_file(formats::RunReader& reader, const std::string& path) {
   }
 }
 
+// A process names both of its files alike, and "4711.4711.rec" is a program that a recorded process 4711 executed.
+bool has_report(const fs::path& recording, const std::set<std::string>& reports) {
+  const std::string name = recording.stem();
+  if (reports.contains(name)) return true;
+  const std::size_t dot = name.rfind('.');
+  const std::string first = name.substr(0, dot);
+  return dot != name.npos && first.ends_with(name.substr(dot + 1)) && reports.contains(first);
+}
+
 std::vector<std::string> files_of_folder(const std::string& folder) {
-  std::vector<std::string> files;
+  std::vector<std::string> files, recordings;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (std::error_code other; at->path().extension() == ".json" && at->is_regular_file(other))
-      files.push_back(at->path());
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code other;
+    if (!at->is_regular_file(other)) continue;
+    if (at->path().extension() == ".json") files.push_back(at->path());
+    if (at->path().extension() == ".rec") recordings.push_back(at->path());
+  }
   if (error) throw BadInput(folder + ": " + error.message());
+  std::set<std::string> reports;
+  for (const std::string& file : files) reports.insert(fs::path(file).stem());
+  for (const std::string& file : recordings)
+    if (!has_report(file, reports)) files.push_back(file);
   std::ranges::sort(files);
   return files;
 }
@@ -83,13 +105,36 @@ void for_each_report(const std::vector<std::string>& paths, const std::function<
       }
     }
   }
-  if (!any) throw BadInput(paths.front() + ": no JSON report is in this folder");
+  if (!any) throw BadInput(paths.front() + ": neither a JSON report nor a recording is in this folder");
 }
 
 formats::Run read_reports(const std::vector<std::string>& paths) {
   formats::RunReader reader;
   for_each_report(paths, [&](const std::string& file) { add_file(reader, file); });
   return reader.take();
+}
+
+bool is_recording(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;  // a pipe would lose what is read from it
+  std::uint8_t begin[sizeof recording::kMagic];
+  std::FILE* const file = std::fopen(path.c_str(), "rbe");
+  if (!file) return false;
+  const std::size_t bytes = std::fread(begin, 1, sizeof begin, file);
+  std::fclose(file);
+  return formats::Recording::is_one({begin, bytes});
+}
+
+void with_recording(const std::string& path, const std::function<void(const formats::Recording&)>& use) {
+  if (struct stat status{}; stat(path.c_str(), &status) == 0) files_read.emplace(status.st_dev, status.st_ino);
+  try {
+    const formats::RecordingFile file(path);
+    use(formats::Recording(file.bytes()));
+  } catch (const formats::BadReport& bad) {
+    throw BadInput(path + " " + bad.what());
+  } catch (const std::system_error& error) {
+    throw BadInput(path + ": " + error.code().message());
+  }
 }
 
 }  // namespace cistern::command

@@ -1,4 +1,4 @@
-// The reports that a command line names: files, and folders with files.
+// The reports and recordings that a command line names: files, and folders with files.
 #pragma once
 #include <exception>
 #include <functional>
@@ -6,6 +6,10 @@
 #include <vector>
 
 #include "stats/formats/model.hpp"
+
+namespace cistern::formats {
+class Recording;
+}
 
 namespace cistern::command {
 
@@ -16,8 +20,9 @@ struct BadInput : std::exception {
   std::string line;
 };
 
-// A folder stands for all its `*.json`, in the order of their names. If `use` throws BadInput for a file of a folder,
-// the file is left out with a line on stderr. Throws BadInput for a file that was named, and where no file is left.
+// A folder stands for all its `*.json`, and each `*.rec` of a process that has none, in the order of their names. If
+// `use` throws BadInput for a file of a folder, the file is left out with a line on stderr. Throws BadInput for a file
+// that was named, and where no file is left.
 void for_each_report(const std::vector<std::string>& paths, const std::function<void(const std::string&)>& use);
 
 // Throws BadInput.
@@ -25,5 +30,11 @@ std::string text_of(const std::string& path);
 // Whether that is a file which this process has read: an answer must not overwrite its question.
 bool was_read(const std::string& path);
 formats::Run read_reports(const std::vector<std::string>& paths);
+
+// --- Recordings
+// Whether the file begins as a recording does.
+bool is_recording(const std::string& path);
+// Throws BadInput.
+void with_recording(const std::string& path, const std::function<void(const formats::Recording&)>& use);
 
 }  // namespace cistern::command

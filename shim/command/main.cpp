@@ -13,7 +13,8 @@
 namespace {
 
 // Where the words of a program begin, which are none of ours: behind "--", or at the first word that is neither a flag
-// of `run` or `doctor` nor its value. All their flags but `--help` and `--run` have one.
+// of `run` or `doctor` nor its value. All their flags but `--help` and `--run` have one; that of `--record` stands
+// behind a "=".
 char** program_of(char** word, char** end) {
   const std::string_view command = word != end ? *word : "";
   if (command != "run" && command != "doctor") return end;
@@ -21,7 +22,7 @@ char** program_of(char** word, char** end) {
     const std::string_view text = *word;
     if (text == "--" || !text.starts_with('-')) return word;
     const bool has_value = text.find('=') != text.npos || (text.starts_with("-o") && text.size() > 2);
-    const bool takes_one = !has_value && text != "-h" && text != "--help" && text != "--run";
+    const bool takes_one = !has_value && text != "-h" && text != "--help" && text != "--run" && text != "--record";
     if (takes_one && word + 1 != end && std::string_view(word[1]) != "--") ++word;
   }
   return end;

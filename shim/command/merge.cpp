@@ -18,6 +18,7 @@ struct Asked {
 };
 
 formats::Merged read_one(const std::string& path) {
+  if (is_recording(path)) return formats::merged(read_reports({path}));
   const std::string text = text_of(path);
   try {
     if (formats::looks_merged(text)) return formats::read_merged(text);
@@ -41,7 +42,7 @@ void merge(const Asked& asked) {
 void add_merge(CLI::App& app, Outcome&) {
   CLI::App* const command = app.add_subcommand("merge", "sum up any number of processes: sums, extremes and outliers");
   const auto asked = std::make_shared<Asked>();
-  command->add_option("FILE", asked->paths, "JSON reports, merged reports, or folders of them")->required();
+  command->add_option("FILE", asked->paths, "JSON reports, merged reports, recordings, or folders of them")->required();
   command->add_option("-o,--output", asked->out, "a file for the merged report, which can be merged again");
   command->add_option("-n,--sites", asked->sites_max, "how many call sites are listed (5)")
       ->check(CLI::NonNegativeNumber);

@@ -22,6 +22,9 @@ void print_full(const formats::Run& run) {
   bool first = true;
   for (const formats::Report& report : run.reports) {
     if (!std::exchange(first, false)) std::putchar('\n');
+    if (report.recorded)
+      throw BadInput("the recording of pid " + std::to_string(report.cistern.pid) +
+                     " has no full text: without --full there is a summary, and cistern html shows all");
     if (report.text.empty())
       throw BadInput("the report of pid " + std::to_string(report.cistern.pid) +
                      " has no full text: CISTERN_REPORT_FORMAT=both writes it, and so does cistern run");
@@ -52,7 +55,7 @@ void report(const Asked& asked) {
 void add_report(CLI::App& app, Outcome&) {
   CLI::App* const command = app.add_subcommand("report", "print what reports say");
   const auto asked = std::make_shared<Asked>();
-  command->add_option("FILE", asked->paths, "JSON reports, or folders of them")->required();
+  command->add_option("FILE", asked->paths, "JSON reports, recordings, or folders of them")->required();
   auto* const full = command->add_flag("--full", asked->full, "the text reports of all processes, whole");
   auto* const by = command->add_option("--by", asked->by, "live memory by site, module, file, python or kind")
                        ->check(CLI::IsMember({"site", "module", "file", "python", "kind"}));

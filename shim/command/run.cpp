@@ -40,10 +40,14 @@ std::string flag_of(std::string variable) {
   return "--" + variable;
 }
 
+// "--record=64MiB", and not a path.
+bool is_size(const std::string& text) { return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])); }
+
 struct Given {
   std::vector<std::pair<std::string, std::string>> settings;  // environment variables
   std::vector<std::string> named;                             // NAME=VALUE of --set
   std::string folder;
+  bool records = false;  // into the folder
   bool has(std::string_view variable) const {
     for (const auto& [name, value] : settings)
       if (name == variable) return true;
@@ -96,6 +100,7 @@ int run(const Given& given, const std::vector<std::string>& command) {
     if (!folder.path.empty()) {
       entries.push_back("CISTERN_REPORT=" + report_path_in(folder));
       entries.push_back("CISTERN_REPORT_FORMAT=both");
+      if (given.records) entries.push_back("CISTERN_RECORD=" + recording_path_in(folder));
     }
     const char* const list = std::getenv("LD_PRELOAD");
     const std::string before = list ? list : "";
@@ -133,12 +138,23 @@ void add_run(CLI::App& app, Outcome& outcome) {
   command->add_option("-o,--output", given->folder, "the folder for the reports; without it cistern-PROGRAM-PID, here");
   for (const Flag& flag : kFlags) {
     const std::string name = flag_of(flag.name);
-    if (name.empty()) continue;
+    if (name.empty() || name == "--record") continue;
     const std::string variable = flag.name;
     command->add_option_function<std::string>(
         name, [given, variable](const std::string& value) { given->settings.emplace_back(variable, value); },
         flag.help);
   }
+  command
+      ->add_option_function<std::string>(
+          "--record",
+          [given](const std::string& value) {
+            given->records = value.empty() || is_size(value);
+            if (!value.empty())
+              given->settings.emplace_back(given->records ? "CISTERN_RECORD_MAX" : "CISTERN_RECORD", value);
+          },
+          "record every allocation, free and copy: into the folder, at most =SIZE, or to =PATH")
+      ->expected(0, 1)
+      ->default_str("");
   command->add_option("--set", given->named, "NAME=VALUE: CISTERN_NAME")->expected(1);
   command->callback([given, &outcome] {
     for (const std::string& entry : given->named) {
@@ -151,6 +167,8 @@ void add_run(CLI::App& app, Outcome& outcome) {
     if (outcome.program.empty()) throw BadInput("no program given: cistern run [OPTION...] -- PROGRAM [ARGUMENT...]");
     if (given->has("CISTERN_REPORT_FORMAT") && !given->has("CISTERN_REPORT") && !std::getenv("CISTERN_REPORT"))
       throw BadInput("--report-format needs --report: a folder of reports has JSON");
+    if (given->records && (given->has("CISTERN_REPORT") || std::getenv("CISTERN_REPORT")))
+      throw BadInput("--record needs a path beside --report: --record=PATH");
     outcome.exit_code = run(*given, outcome.program);
   });
 }

@@ -28,7 +28,7 @@ std::string folder_name(const std::string& program, pid_t pid) {
 bool has_reports(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".json") return true;
+    if (at->path().extension() == ".json" || at->path().extension() == ".rec") return true;
   return false;
 }
 
@@ -42,6 +42,12 @@ std::string make(const fs::path& path, RunFolder& folder) {
   if (!is_new && !in_ranks() && has_reports(whole)) return "it has reports of another run";
   folder = {whole, is_new};
   return {};
+}
+
+std::string path_in(const RunFolder& folder, const char* suffix) {
+  std::string path;
+  for (const char c : folder.path.native()) path.append(c == '%' ? 2 : 1, c);
+  return path + (in_ranks() ? "/rank-%r-%h-%p" : "/%p") + suffix;
 }
 
 }  // namespace
@@ -66,10 +72,8 @@ void remove_unused(const RunFolder& folder) {
   if (folder.is_new) fs::remove(folder.path, error);
 }
 
-std::string report_path_in(const RunFolder& folder) {
-  std::string path;
-  for (const char c : folder.path.native()) path.append(c == '%' ? 2 : 1, c);
-  return path + (in_ranks() ? "/rank-%r-%h-%p.json" : "/%p.json");
-}
+std::string report_path_in(const RunFolder& folder) { return path_in(folder, ".json"); }
+
+std::string recording_path_in(const RunFolder& folder) { return path_in(folder, ".rec"); }
 
 }  // namespace cistern::command

@@ -18,7 +18,8 @@ RunFolder make_run_folder(const std::string& wanted, const std::string& program,
 // No report came: a folder that was made for it goes.
 void remove_unused(const RunFolder& folder);
 
-// The value of CISTERN_REPORT for reports in that folder.
+// The values of CISTERN_REPORT and CISTERN_RECORD for files in that folder.
 std::string report_path_in(const RunFolder& folder);
+std::string recording_path_in(const RunFolder& folder);
 
 }  // namespace cistern::command

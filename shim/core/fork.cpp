@@ -21,9 +21,11 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/record.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/staging/copy_crew.hpp"
 #include "stats/counters.hpp"
+#include "stats/recording.hpp"
 #include "stats/shared_names.hpp"
 #include "stats/sites.hpp"
 
@@ -95,8 +97,10 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   if (outermost()) {
+    recording::stop_in_child();
     for (std::size_t i = part_count(); i-- > 0;) under_lock ? part_at(i).in_child_under_lock() : part_at(i).in_child();
     begin_anew_in_child();
+    recording_after_fork_in_child(under_lock);
     judging_after_fork_in_child();
   }
   forks = forks - 1;

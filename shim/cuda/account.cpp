@@ -24,6 +24,21 @@ KindCounters& Account::counters(Family family, int device) {
 
 const char* family_name(Family family) { return kFamilyNames[static_cast<int>(family)]; }
 
+recording::Kind recorded(Family family, int device) {
+  const int of_device = per_device(family) && device >= 0 && device < kDevicesMax ? device : 0;
+  const int number = kRecordedCopies.number + 1 + static_cast<int>(family) * kDevicesMax + of_device;
+  return {static_cast<std::uint16_t>(number), family_name(family), per_device(family) ? of_device : -1};
+}
+
+namespace {
+void record_birth(const void* handle, const Tracked& record) {
+  recording::record_allocation(recorded(record.family, record.device), handle, record.bytes, record.site);
+}
+void record_death(const void* handle, const Tracked& record) {
+  recording::record_free(recorded(record.family, record.device), handle);
+}
+}  // namespace
+
 std::uint64_t origin_key(const Tracked& record) {
   const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
   return where * 1024 + static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
@@ -64,6 +79,7 @@ void Account::end_tracked_of(const Context& context) {
     Tracked record;
     if (!tracked_.take_if(handle, record, is_old)) continue;
     forget_range(handle, record);
+    record_death(handle, record);
     forget(handle, record);
     if (!record.inherited) note_went_with_context(record);
   }
@@ -94,6 +110,7 @@ void Account::track(const void* handle, Tracked record) {
     record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   }
   counters(record.family, record.device).block_born(as_counted(record, handle));
+  record_birth(handle, record);
   if (takes_device_memory(record.family))
     if (Device* device = contexts_.device(record.device)) device->tracked_bytes.fetch_add(record.bytes);
   note_range(handle, record);
@@ -106,6 +123,7 @@ void Account::track(const void* handle, Tracked record) {
 bool Account::take(const void* handle, Tracked& out) {
   if (!tracked_.take_if(handle, out, [](const Tracked&) { return true; })) return false;
   forget_range(handle, out);
+  record_death(handle, out);
   return true;
 }
 
@@ -119,6 +137,7 @@ void Account::forget(const void* handle, const Tracked& record) {
 void Account::restore(const void* handle, const Tracked& record) {
   note_range(handle, record);
   tracked_.put(handle, record);
+  record_birth(handle, record);
 }
 
 void Account::before_fork() {

@@ -6,6 +6,7 @@
 #include "shim/cuda/contexts.hpp"
 #include "shim/cuda/tracked.hpp"
 #include "stats/counters.hpp"
+#include "stats/recording.hpp"
 
 namespace cistern::cuda {
 
@@ -85,6 +86,13 @@ class Account {
 };
 
 const char* family_name(Family family);
+// As a recording names them.
+recording::Kind recorded(Family family, int device);
+inline recording::Kind recorded(BlockKind kind, const Context* context) {
+  if (kind == BlockKind::pinned) return recorded(Family::pinned, 0);
+  return recorded(Family::device, context ? context->device->ordinal : 0);
+}
+constexpr recording::Kind kRecordedCopies = {2, "cuda"};
 
 // The key by which reports group memory: family, device and site; the call where sites are off.
 std::uint64_t origin_key(const Tracked& record);

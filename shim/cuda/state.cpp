@@ -298,7 +298,21 @@ bool limit_allows(const Device& device, std::uint64_t bytes) {
 
 // --- Pooled blocks in the program's hands
 
+void record_birth(const Block& block) {
+  recording::record_allocation(recorded(block.kind, block.context), as_handle(block.address), block.requested,
+                               block.site);
+}
+
+void record_death(const Block& block) {
+  recording::record_free(recorded(block.kind, block.context), as_handle(block.address));
+}
+
+void record_failed(CudaState& s, const recording::Kind& kind, const char* api, std::uint64_t bytes) {
+  if (recording::is_on()) recording::record_failure(kind, bytes, site_of_call(s, api));
+}
+
 void account_death(CudaState& s, Block* block, const Death& death) {
+  if (!death.is_recorded) record_death(*block);
   Share& share = s.pools.source().share_of(block->sort());
   KindCounters& counted = s.account.counters_of(block->kind, block->context);
   const CountedBlock died = as_counted(*block);

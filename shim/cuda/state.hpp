@@ -142,7 +142,13 @@ struct Death {
   bool kept = false;    // by the pool
   bool waited = false;  // its free has waited for its context, which is counted too
   std::uint64_t now_ns = coarse_now_ns();
+  bool is_recorded = false;  // by record_death, earlier
 };
+// For a recording: a block that the program got, before it may give it back; one that it gives back, before another
+// thread may get the address; a request that the driver refused.
+void record_birth(const Block& block);
+void record_death(const Block& block);
+void record_failed(CudaState& s, const recording::Kind& kind, const char* api, std::uint64_t bytes);
 void account_death(CudaState& s, Block* block, const Death& death = {});
 
 // Taken of the device by this process, cached blocks included.

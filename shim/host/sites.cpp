@@ -19,6 +19,7 @@
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
+#include "stats/recording.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
 
@@ -40,6 +41,30 @@ bool capture(std::uint32_t* site, std::uint32_t now) {
   look_at_growth(now);
   return true;
 }
+
+constexpr recording::Kind kRecorded = {0, "host"};
+
+constexpr host_pool::SampleEvents kRecordedEvents = {
+    .born =
+        [](const void* block, std::size_t requested_bytes, std::uint32_t site, double weight) {
+          if (!recording::is_on()) return;
+          recording::record(
+              kRecorded,
+              {.type = recording::EventType::allocation,
+               .site = site,
+               .address = reinterpret_cast<std::uintptr_t>(block),
+               .bytes = requested_bytes,
+               .weight = static_cast<std::uint64_t>(weight * static_cast<double>(recording::Event::kWeight1) + 0.5)});
+        },
+    .resized =
+        [](const void* block, std::size_t requested_bytes) {
+          if (!recording::is_on()) return;
+          recording::record(kRecorded, {.type = recording::EventType::resized,
+                                        .address = reinterpret_cast<std::uintptr_t>(block),
+                                        .bytes = requested_bytes});
+        },
+    .died = [](const void* block) { recording::record_free(kRecorded, block); },
+};
 
 bool every_block() { return options().sites == "all"; }
 
@@ -160,13 +185,20 @@ void start_sites() {
   // Who chose a shorter interval than the usual one wants its precision, and pays for it.
   const bool paced = interval >= std::uint64_t{512} * 1024;
   stacks_have_names.store(interval == 1, std::memory_order_relaxed);
-  host_pool::start_sampling({interval, paced, capture, now_ms});
+  host_pool::start_sampling({interval, paced, capture, now_ms, options().record.empty() ? nullptr : &kRecordedEvents});
 }
 
 SiteId site_of_misuse() {
   std::uint32_t site = 0;
   if (host_pool::sample_interval_bytes() == 1) capture(&site, now_ms());
   return site;
+}
+
+[[gnu::cold]] void record_failed(std::size_t bytes) {
+  if (!recording::is_on() || uncounted_here()) return;
+  std::uint32_t site = 0;
+  if (host_pool::sample_interval_bytes()) capture(&site, now_ms());
+  recording::record_failure(kRecorded, bytes, site);
 }
 
 String sites_mode() {

@@ -12,6 +12,9 @@ void start_sites();
 // Of the calling code, for a line about its misuse; 0 where not every block has a site.
 SiteId site_of_misuse();
 
+// A request that no memory was given for. `bytes`: SIZE_MAX: more than can be asked for.
+void record_failed(std::size_t bytes);
+
 // "512KiB", "all" or "off".
 String sites_mode();
 

@@ -21,6 +21,7 @@
 #include "shim/process/headroom.hpp"
 #include "shim/staging/round_trips.hpp"
 #include "stats/counters.hpp"
+#include "stats/recording.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
 #include "stats/waits.hpp"
@@ -217,6 +218,7 @@ OpenclState* state_if_used();
 void state_before_fork();
 void state_after_fork();
 
+constexpr recording::Kind kRecorded = {1, "opencl"};
 inline SiteId site_of_call(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
 
 // Around a call that waits for a device.

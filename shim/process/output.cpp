@@ -136,10 +136,7 @@ void write_to_standard_error(std::string_view text) {
   if (descriptor != -1) write_whole(descriptor, text);
 }
 
-String report_path(const String& pattern, int pid) {
-  const String host = host_name();
-  return from_start_directory(expand_report_path(pattern, {pid, host, read_ranks(environment_variable).rank}));
-}
+String report_path(const String& pattern, int pid) { return from_start_directory(expanded_path(pattern, pid)); }
 
 void say_not_written(const String& path, int failure, const char* what_now) {
   char reason[128];
@@ -211,6 +208,11 @@ String expand_report_path(std::string_view pattern, const PathValues& values) {
     ++i;
   }
   return path;
+}
+
+String expanded_path(std::string_view pattern, int pid) {
+  const String host = host_name();
+  return expand_report_path(pattern, {pid, host, read_ranks(environment_variable).rank});
 }
 
 int descriptor_named_by(std::string_view path) {

@@ -28,6 +28,9 @@ struct PathValues {
 // %p, %h, %r and %% replaced; other uses of % stay as they are.
 String expand_report_path(std::string_view pattern, const PathValues& values);
 
+// So for this process and rank: %p is `pid`. A relative path stays one.
+String expanded_path(std::string_view pattern, int pid);
+
 // The descriptor of this process that the path is a name of: /dev/stdout, /dev/fd/3, /proc/self/fd/3. Else -1.
 int descriptor_named_by(std::string_view path);
 

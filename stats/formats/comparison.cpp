@@ -24,6 +24,8 @@ Side side_of(const Run& run, const std::string& name) {
     side.gpu_memory_used |= report.cistern.gpu_memory_used;
     add_once(side.site_modes, report.sites.mode);
     for (const std::string& figure : report.estimated) add_once(side.estimated, figure);
+    if (report.recorded)
+      for (const auto& [what, sentence] : report.recorded->missing) add_once(side.missing, sentence);
   }
   return side;
 }

@@ -74,11 +74,13 @@ struct Side {
   Seconds wall_s = 0;  // the longest of its processes
   bool gpu_memory_used = false;
   std::vector<std::string> site_modes, estimated;  // each once
+  std::vector<std::string> missing;                // sentences about what its recordings do not have
 };
 template <class Visitor>
 void visit_fields(Visitor& visit, Side& of) {
   visit("name", of.name), visit("command", of.command), visit("processes", of.processes), visit("wall_s", of.wall_s);
   visit("gpu_memory_used", of.gpu_memory_used), visit("site_modes", of.site_modes), visit("estimated", of.estimated);
+  visit("missing", of.missing);
 }
 
 struct Comparison {

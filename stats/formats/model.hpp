@@ -297,6 +297,41 @@ void visit_fields(Visitor& visit, BlocksAndBytes& of) {
   visit("blocks", of.blocks), visit("bytes", of.bytes);
 }
 
+// --- What a report has that was made of a recording (recorded_run.hpp); nothing of it is in the contract
+struct MomentSite {
+  std::string kind, api;
+  StackId frames = 0;
+  bool others = false;  // all call sites of the kind that are in no list
+};
+template <class Visitor>
+void visit_fields(Visitor& visit, MomentSite& of) {
+  visit("kind", of.kind), visit("api", of.api), visit.stack("frames", of.frames), visit("others", of.others);
+}
+struct MomentUse {
+  std::uint32_t site = 0;                      // of Recorded::sites
+  Count blocks = 0, bytes = 0;                 // live then
+  Count allocations = 0, allocated_bytes = 0;  // until then
+};
+struct Moment {
+  Seconds at_s = 0;
+  std::string peak_of;  // the kind whose bytes were most then; empty: it is one of the equal intervals
+  std::vector<MomentUse> uses;
+};
+struct FailedRequest {
+  Seconds at_s = 0;
+  std::string kind, api;
+  Count bytes = 0;
+  StackId frames = 0;
+};
+
+struct Recorded {
+  Count events = 0, file_bytes = 0;
+  Named<std::string> missing;  // "thinned" and what that means, in a sentence
+  std::vector<MomentSite> sites;
+  std::vector<Moment> moments;        // in the order of time, the end last
+  std::vector<FailedRequest> failed;  // the first of them
+};
+
 struct Report {
   Process cistern;
   Named<Kind> kinds;
@@ -316,6 +351,7 @@ struct Report {
   std::vector<std::string> frameworks, estimated;
   KnownSites sites;
   std::string text;  // the text report; empty where the file has none
+  std::optional<Recorded> recorded;
 };
 template <class Visitor>
 void visit_fields(Visitor& visit, Report& of) {

@@ -84,6 +84,10 @@ class Choice {
   std::size_t reports() const { return reports_.size(); }
   std::size_t rows() const { return rows_.size(); }
 
+  bool has_moments() const {
+    return moments_.sites && std::ranges::any_of(reports_, [](const Report* of) { return of->recorded.has_value(); });
+  }
+  void lower_moments() { moments_.lower(); }
   // Leaves out the reports behind the first.
   void keep_reports(std::size_t count) {
     reports_.resize(count);
@@ -95,7 +99,7 @@ class Choice {
     for (std::size_t i = 0; i < row_count; ++i) kept.insert(rows_[i].address);
     std::vector<const Report*> in_order = reports_;
     std::ranges::sort(in_order);  // they are elements of one vector
-    return filled(title_, page_data(run_, in_order, kept, hints_));
+    return filled(title_, page_data(run_, in_order, kept, moments_, hints_));
   }
 
  private:
@@ -124,16 +128,18 @@ class Choice {
   std::vector<std::string> hints_;
   std::vector<const Report*> reports_;  // the one with most live memory first
   std::vector<Ranked> rows_;            // of these reports
+  MomentLimits moments_;
 };
 
 }  // namespace
 
-// Half of the room beside the template is for what has no call site, at most.
+// Half of the room beside the template is for what is no row of a call site, at most.
 std::string page(const Run& run, PageLimits limits) {
   Choice choice(run);
   std::size_t reports = choice.reports();
   choice.keep_reports(reports);
   const std::size_t without_sites_max = (limits.bytes_max + sizeof kPageTemplate) / 2;
+  while (choice.has_moments() && choice.page_with(0).size() > without_sites_max) choice.lower_moments();
   while (reports > 1 && choice.page_with(0).size() > without_sites_max) choice.keep_reports(reports /= 2);
   return fitted(std::min(choice.rows(), limits.rows_max), limits.bytes_max,
                 [&](std::size_t rows) { return choice.page_with(rows); });

@@ -61,6 +61,80 @@ std::vector<OtherSites> others_of(std::span<const ComparedSite> sites) {
   return all;
 }
 
+// --- A recording
+struct MomentOnPage {
+  Seconds at_s = 0;
+  std::string peak_of;
+  std::vector<Count> uses;
+};
+template <class Visitor>
+void visit_fields(Visitor& visit, MomentOnPage& of) {
+  visit("at_s", of.at_s), visit("peak_of", of.peak_of), visit("uses", of.uses);
+}
+struct RecordingOnPage {
+  Count events = 0, file_bytes = 0, others = 0;
+  Named<std::string> missing;
+  std::vector<MomentSite> sites;
+  std::vector<MomentOnPage> moments;
+};
+template <class Visitor>
+void visit_fields(Visitor& visit, RecordingOnPage& of) {
+  visit("events", of.events), visit("file_bytes", of.file_bytes), visit("others", of.others);
+  visit("missing", of.missing), visit("sites", of.sites), visit("moments", of.moments);
+}
+
+// The numbers that the page's sites have there: the first `count` of them by what they held at most, memory of the GPU
+// first, and then one for the rest of each kind.
+class SitesOnPage {
+ public:
+  SitesOnPage(const Recorded& of, std::size_t count, RecordingOnPage& page) : numbers_(of.sites.size()) {
+    std::vector<Count> most(of.sites.size());
+    for (const Moment& moment : of.moments)
+      for (const MomentUse& use : moment.uses) most[use.site] = std::max(most[use.site], use.bytes);
+    std::vector<std::size_t> ranked;
+    for (std::size_t i = 0; i < of.sites.size(); ++i) ranked.push_back(i);
+    std::ranges::stable_sort(ranked, std::greater(), [&](std::size_t i) {
+      return std::tuple(!of.sites[i].others, of.sites[i].kind != "host", most[i]);
+    });
+    std::map<std::string, Count> others;
+    for (const std::size_t i : ranked) {
+      const MomentSite& site = of.sites[i];
+      if (!site.others && page.sites.size() < count) {
+        numbers_[i] = page.sites.size();
+        page.sites.push_back(site);
+        continue;
+      }
+      const auto [rest, is_new] = others.try_emplace(site.kind, page.sites.size());
+      if (is_new) page.sites.push_back({site.kind, "", 0, true});
+      numbers_[i] = rest->second;
+      page.others += !site.others;
+    }
+  }
+  Count operator[](std::uint32_t site) const { return numbers_[site]; }
+
+ private:
+  std::vector<Count> numbers_;
+};
+
+RecordingOnPage on_page(const Recorded& of, MomentLimits limits) {
+  RecordingOnPage page{of.events, of.file_bytes, 0, of.missing, {}, {}};
+  if (!limits.sites) return page;
+  const SitesOnPage numbers(of, limits.sites, page);
+  std::size_t interval = 0;
+  for (const Moment& moment : of.moments) {
+    const bool is_last = &moment == &of.moments.back();
+    if (moment.peak_of.empty() && !is_last && ++interval % limits.step) continue;
+    std::map<Count, std::pair<Count, Count>> sums;  // by site
+    for (const MomentUse& use : moment.uses) {
+      auto& [blocks, bytes] = sums[numbers[use.site]];
+      blocks += use.blocks, bytes += use.bytes;
+    }
+    MomentOnPage& shown = page.moments.emplace_back(MomentOnPage{moment.at_s, moment.peak_of, {}});
+    for (const auto& [site, sum] : sums) shown.uses.insert(shown.uses.end(), {site, sum.first, sum.second});
+  }
+  return page;
+}
+
 // The stacks and frames of the page, in the order in which they were first used.
 class Stacks {
  public:
@@ -91,7 +165,8 @@ class Stacks {
 
 class Writer {
  public:
-  Writer(std::string& text, Stacks& stacks, const Rows& kept) : text_(text), stacks_(stacks), kept_(kept) {}
+  Writer(std::string& text, Stacks& stacks, const Rows& kept, MomentLimits moments)
+      : text_(text), stacks_(stacks), kept_(kept), moments_(moments) {}
 
   // One object's members, which visit_fields hands over one by one.
   class Members {
@@ -181,6 +256,7 @@ class Writer {
     Members members(*this, "text");  // the page says it with its own words
     visit_fields(members, const_cast<Report&>(*report));
     members("others", others_of_report(*report));
+    if (report->recorded) members("recording", on_page(*report->recorded, moments_));
   }
 
  private:
@@ -211,15 +287,16 @@ class Writer {
   std::string& text_;
   Stacks& stacks_;
   const Rows& kept_;
+  const MomentLimits moments_;
 };
 
 }  // namespace
 
-std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept,
+std::string page_data(const Run& run, const std::vector<const Report*>& reports, const Rows& kept, MomentLimits moments,
                       const std::vector<std::string>& hints) {
   std::string text;
   Stacks stacks(run.stacks, run.frames);
-  Writer writer(text, stacks, kept);
+  Writer writer(text, stacks, kept, moments);
   {
     Writer::Members page(writer);
     page("version", std::string(CISTERN_VERSION));
@@ -236,7 +313,7 @@ std::string page_data(const Comparison& of, std::size_t site_count) {
   std::string text;
   Stacks stacks(of.stacks, of.frames);
   const Rows none;
-  Writer writer(text, stacks, none);
+  Writer writer(text, stacks, none, {});
   {
     const std::span<const ComparedSite> sites(of.sites);
     Writer::Members page(writer);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "stats/formats/gzip.hpp"
@@ -235,6 +236,41 @@ TEST(Page, ATitleIsCutBetweenCharacters) {
   report.cistern.command = std::string(99, 'a') + "\xC3\xA4z";
   EXPECT_EQ(title_of(page(run_of({report}), {})), std::string(99, 'a') + "... - Cistern");
   EXPECT_EQ(title_of(page(run_of({report, report}), {})), "2 processes - Cistern");
+}
+
+TEST(Page, MomentsOfARecordingKeepTheirSums) {
+  constexpr std::uint32_t kSites = 5000;
+  Report report = with_leaks(1, "device:0");
+  Recorded& recorded = report.recorded.emplace();
+  Moment moment;
+  for (std::uint32_t i = 0; i < kSites; ++i) {
+    recorded.sites.push_back({i % 2 ? "host" : "device:0", "", 1, false});
+    moment.uses.push_back({i, 1, i * 7919 % 1000 + 1, 0, 0});
+  }
+  for (int i = 1; i <= 20; ++i) moment.at_s = i, recorded.moments.push_back(moment);
+  recorded.moments[10].peak_of = "host";
+  const auto run = run_of({report});
+  const auto shown = [&](std::size_t bytes_max) {
+    return data_of(page(run, {.bytes_max = bytes_max}))["reports"][0]["recording"];
+  };
+  const auto sums = [](const Json& recording, const Json& of) {
+    std::map<std::string, std::pair<Count, Count>> all;
+    for (std::size_t i = 0; i < of["uses"].size(); i += 3) {
+      auto& [blocks, bytes] = all[recording["sites"][of["uses"][i].get<std::size_t>()]["kind"]];
+      blocks += of["uses"][i + 1].get<Count>(), bytes += of["uses"][i + 2].get<Count>();
+    }
+    return all;
+  };
+  const Json most = shown(5'000'000), less = shown(120'000);
+  EXPECT_EQ(most["sites"].size(), 4097u);  // those of the GPU, most of the host's, and the sum of the others
+  EXPECT_EQ(most["others"], kSites - 4096);
+  EXPECT_EQ(most["moments"].size(), 20u);
+  EXPECT_LT(less["sites"].size(), 4097u);
+  for (const Json* recording : {&most, &less}) {
+    ASSERT_FALSE((*recording)["moments"].empty());
+    for (const Json& one : (*recording)["moments"]) EXPECT_EQ(sums(*recording, one), sums(most, most["moments"][0]));
+    EXPECT_EQ((*recording)["moments"].back()["at_s"], 20);
+  }
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // See perfetto.hpp. A heap of Perfetto is a name; here "device:0" (live at the end), "device:0 lost", "device:0 at the
-// peak". Dumps of one heap are differences from the one before: each heap has one.
+// peak". Dumps of one heap are sums since the start, of which Perfetto takes differences: a heap has one dump, or, of a
+// recording, those of its moments.
 #include "stats/formats/perfetto.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "stats/format.hpp"
 #include "stats/formats/protobuf.hpp"
 
 namespace cistern::formats {
@@ -29,7 +31,8 @@ enum Clock { kMonotonicCoarse = 4, kBoottime = 6 };  // heap dumps have the firs
 enum TrackField { kUuid = 1, kTrackName = 2, kProcess = 3, kParent = 5, kCounter = 8 };
 enum ProcessField { kPid = 1, kCommandLine = 2, kProcessName = 6 };
 enum CounterField { kUnit = 3, kSizeBytes = 3 };
-enum EventField { kEventType = 9, kTrack = 11, kCounterValue = 30, kTypeCounter = 4 };
+enum EventField { kEventType = 9, kTrack = 11, kEventName = 23, kCounterValue = 30, kCallstackOfEvent = 56 };
+enum EventType { kInstant = 3, kCounterEvent = 4 };
 enum InternedField {
   kFunctionNames = 5,
   kFrames = 6,
@@ -46,7 +49,7 @@ enum FrameKind { kNative = 1, kInterpreted = 3 };
 enum CallstackField { kCallstackId = 1, kFrameIds };
 enum ProfileField { kDumps = 5, kIndex = 7 };
 enum DumpField { kDumpPid = 1, kDumpSamples, kDumpTime = 9, kHeapName = 11 };
-enum HeapSampleField { kSampleCallstack = 1, kAllocated, kSampleTime = 4, kAllocatedBlocks };
+enum HeapSampleField { kSampleCallstack = 1, kAllocated, kFreed, kSampleTime, kAllocatedBlocks, kFreedBlocks };
 
 constexpr Count kOnlySequence = 1;
 
@@ -142,8 +145,11 @@ class Trace {
       const auto own = samples.first(static_cast<std::size_t>(others - samples.begin()));
       samples = samples.subspan(own.size());
       const Count pid = unused_pid(report.cistern.pid);
-      write_counters(report, write_process(report.cistern, pid));
+      const Count process = write_process(report.cistern, pid);
+      write_counters(report, process);
+      if (report.recorded) add_moments(*report.recorded, pid, dumps);
       add_dumps(report, pid, own, dumps);
+      if (report.recorded) add_failures(*report.recorded, process, dumps);
     }
     Message state;
     state.message(kInternedData, interned_.all());
@@ -210,7 +216,7 @@ class Trace {
       write_track(track);
       for (const auto& [time, value] : levels_of(report, kind, figures)) {
         Message event;
-        event.number(kEventType, kTypeCounter);
+        event.number(kEventType, kCounterEvent);
         event.number(kTrack, tracks_);
         event.number(kCounterValue, signed_count(value));
         Message packet;
@@ -241,6 +247,7 @@ class Trace {
     for (const std::string& kind : samples_.kinds) {
       for (const Value value : kValues) {
         // A stack that is in a dump twice would count as a later figure of the same memory.
+        if (value == Value::live && report.recorded) continue;  // the last moment has it
         std::map<Count, Amount> by_callstack;
         for (const Sample& sample : samples) {
           if (sample.kind != kind || !sample.at(value).bytes) continue;
@@ -251,29 +258,107 @@ class Trace {
         if (by_callstack.empty()) continue;
         const Count time = nanoseconds(value == Value::peak ? peak_of(report, kind) : report.cistern.wall_s);
         const char* const what = value == Value::live ? "" : value == Value::lost ? " lost" : " at the peak";
-        Message heap;
-        heap.number(kDumpPid, pid);
-        heap.number(kDumpTime, time);
-        heap.text(kHeapName, printable(kind) + what);
+        Message heap = heap_of(pid, time, printable(kind) + what);
         for (const auto& [callstack, amount] : by_callstack)
-          heap.message(kDumpSamples, heap_sample(callstack, amount, time));
-        Message profile;
-        profile.message(kDumps, heap);
-        profile.number(kIndex, dumps.size());
-        Message packet;
-        packet.number(kTimestamp, time);
-        packet.message(kProfilePacket, profile);
-        dumps.push_back(std::move(packet));
+          heap.message(kDumpSamples, heap_sample(callstack, amount, {}, time));
+        add_dump(heap, time, dumps);
       }
     }
   }
 
-  static Message heap_sample(Count callstack, const Amount& amount, Count time) {
+  // A call site of a recording as it is in the dumps so far.
+  struct Course {
+    Amount allocated, freed;
+    // Neither may fall: what a moment's list is too short for counts as freed until it is in one again. False: it stays
+    // as it was.
+    bool go_to(const MomentUse& use) {
+      const bool blocks = go_to(allocated.blocks, freed.blocks, use.allocations, use.blocks);
+      return go_to(allocated.bytes, freed.bytes, use.allocated_bytes, use.bytes) || blocks;
+    }
+
+   private:
+    static bool go_to(Count& in, Count& out, Count allocated, Count live) {
+      const Count in_before = std::exchange(in, std::max({in, allocated, out + live}));
+      const Count out_before = std::exchange(out, in - live);
+      return in != in_before || out != out_before;
+    }
+  };
+
+  void add_moments(const Recorded& of, Count pid, std::vector<Message>& dumps) {
+    std::vector<Count> callstacks;
+    for (const MomentSite& site : of.sites) callstacks.push_back(interned_.callstack(samples_.stack_of(run_, site)));
+    std::map<std::string, std::map<Count, Course>> heaps;
+    for (const Moment& moment : of.moments) {
+      std::map<std::string, std::map<Count, MomentUse>> now;
+      for (const auto& [kind, courses] : heaps)
+        for (const auto& [callstack, course] : courses) now[kind][callstack];
+      for (const MomentUse& use : moment.uses) {
+        MomentUse& sum = now[of.sites[use.site].kind][callstacks[use.site]];
+        sum.blocks += use.blocks, sum.bytes += use.bytes;
+        sum.allocations += use.allocations, sum.allocated_bytes += use.allocated_bytes;
+      }
+      const Count time = nanoseconds(moment.at_s);
+      for (const auto& [kind, uses] : now) {
+        Message heap = heap_of(pid, time, printable(kind));
+        bool has_changed = false;
+        for (const auto& [callstack, use] : uses) {
+          Course& course = heaps[kind][callstack];
+          if (!course.go_to(use)) continue;
+          heap.message(kDumpSamples, heap_sample(callstack, course.allocated, course.freed, time));
+          has_changed = true;
+        }
+        if (has_changed) add_dump(heap, time, dumps);
+      }
+    }
+  }
+
+  void add_failures(const Recorded& of, Count process, std::vector<Message>& packets) {
+    if (of.failed.empty()) return;
+    Message track;
+    track.number(kUuid, ++tracks_);
+    track.number(kParent, process);
+    track.text(kTrackName, "failed requests");
+    write_track(track);
+    for (const FailedRequest& failed : of.failed) {
+      Message event;
+      event.number(kEventType, kInstant);
+      event.number(kTrack, tracks_);
+      const String size = human_bytes(failed.bytes);
+      event.text(kEventName, printable(failed.kind) + ": " + std::string(size.data(), size.size()) + " failed");
+      if (failed.frames) event.number(kCallstackOfEvent, interned_.callstack(run_.stacks[failed.frames]));
+      Message packet;
+      packet.number(kTimestamp, nanoseconds(failed.at_s));
+      packet.message(kTrackEvent, event);
+      packets.push_back(std::move(packet));
+    }
+  }
+
+  static Message heap_of(Count pid, Count time, const std::string& name) {
+    Message heap;
+    heap.number(kDumpPid, pid);
+    heap.number(kDumpTime, time);
+    heap.text(kHeapName, name);
+    return heap;
+  }
+
+  void add_dump(const Message& heap, Count time, std::vector<Message>& dumps) {
+    Message profile;
+    profile.message(kDumps, heap);
+    profile.number(kIndex, indices_++);
+    Message packet;
+    packet.number(kTimestamp, time);
+    packet.message(kProfilePacket, profile);
+    dumps.push_back(std::move(packet));
+  }
+
+  static Message heap_sample(Count callstack, const Amount& allocated, const Amount& freed, Count time) {
     Message sample;
     sample.number(kSampleCallstack, callstack);
-    sample.number(kAllocated, signed_count(amount.bytes));
+    sample.number(kAllocated, signed_count(allocated.bytes));
+    if (freed.bytes) sample.number(kFreed, signed_count(freed.bytes));
     sample.number(kSampleTime, time);
-    sample.number(kAllocatedBlocks, signed_count(amount.blocks));
+    sample.number(kAllocatedBlocks, signed_count(allocated.blocks));
+    if (freed.blocks) sample.number(kFreedBlocks, signed_count(freed.blocks));
     return sample;
   }
 
@@ -287,7 +372,7 @@ class Trace {
   const Samples samples_;
   Interned interned_;
   Message trace_;
-  Count tracks_ = 0;
+  Count tracks_ = 0, indices_ = 0;
   std::set<Count> pids_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "stats/formats/hand_made.hpp"
@@ -16,11 +17,13 @@ struct Dump {
   std::string heap;
   Count pid, time;
   std::vector<Amount> samples;
+  std::vector<Amount> freed;
 };
 
 struct Trace {
   std::map<Count, std::string> processes;                                // by pid
   std::map<std::string, std::vector<std::pair<Count, Count>>> counters;  // time, value
+  std::vector<std::pair<Count, std::string>> failed;                     // time, name
   std::vector<Dump> dumps;
   std::vector<std::string> callstacks;  // outermost first
 
@@ -33,10 +36,15 @@ struct Trace {
       if (packet.texts.contains(60)) {
         const Fields track = packet.message(60);
         if (track.texts.contains(3)) processes[track.message(3).number(1)] = track.message(3).text(6);
-        if (track.texts.contains(8)) tracks[track.number(1)] = track.text(2);
+        if (track.texts.contains(2)) tracks[track.number(1)] = track.text(2);
       }
       if (packet.texts.contains(11)) {
         const Fields event = packet.message(11);
+        if (event.number(9) == 3) {
+          EXPECT_EQ(tracks.at(event.number(11)), "failed requests");
+          failed.emplace_back(packet.number(8), event.text(23));
+          continue;
+        }
         counters[tracks.at(event.number(11))].emplace_back(packet.number(8), event.number(30));
       }
       if (packet.texts.contains(12)) read_callstacks(packet.message(12));
@@ -61,10 +69,12 @@ struct Trace {
   void read_dump(const Fields& profile) {
     EXPECT_EQ(profile.number(7), dumps.size());
     const Fields heap = profile.message(5);
-    Dump& dump = dumps.emplace_back(Dump{heap.text(11), heap.number(1), heap.number(9), {}});
+    Dump& dump = dumps.emplace_back(Dump{heap.text(11), heap.number(1), heap.number(9), {}, {}});
     for (const std::string& bytes : heap.texts.at(2)) {
       const Fields sample(bytes);
+      const auto or_0 = [&](int field) { return sample.numbers.contains(field) ? sample.number(field) : 0; };
       dump.samples.push_back({.blocks = sample.number(5), .bytes = sample.number(2)});
+      dump.freed.push_back({.blocks = or_0(6), .bytes = or_0(3)});
     }
   }
   const std::vector<std::string> none_;
@@ -133,6 +143,32 @@ TEST(Perfetto, LinesOfOneScriptAreFrames) {
     for (const std::string& frame : interned.texts.at(6)) addresses.insert(Fields(frame).number(4));
   }
   EXPECT_EQ(addresses.size(), 2u);
+}
+
+TEST(Perfetto, ARecordingHasADumpOfEachMoment) {
+  HandMade made;
+  const StackId stack = made.stack({made.frame("make"), made.frame("main")});
+  made.leak("device:0", "never freed", 1, 5, stack);
+  Recorded& recorded = made.run.reports[0].recorded.emplace();
+  recorded.sites = {{"device:0", "cudaMalloc", stack}, {"device:0", "", 0, true}};
+  const auto moment = [](Seconds at_s, std::vector<MomentUse> uses) { return Moment{at_s, "", std::move(uses)}; };
+  recorded.moments = {moment(1, {{0, 2, 20, 3, 30}}), moment(1.25, {{0, 2, 20, 3, 30}}), moment(1.5, {{1, 1, 4, 9, 9}}),
+                      moment(2, {{0, 1, 5, 4, 31}})};
+  recorded.failed = {{1.5, "device:0", "cudaMalloc", 2048, stack}};
+  const Trace trace(made.run);
+  EXPECT_EQ(trace.callstacks, (std::vector<std::string>{"main make ", "(other call sites) "}));
+  ASSERT_EQ(trace.dumps.size(), 3u);  // nothing changed in between
+  const auto figures = [&](std::size_t dump, std::size_t sample) {
+    const Amount &in = trace.dumps[dump].samples.at(sample), &out = trace.dumps[dump].freed.at(sample);
+    return std::array{in.blocks, in.bytes, out.blocks, out.bytes};
+  };
+  EXPECT_EQ(figures(0, 0), (std::array<Count, 4>{3, 30, 1, 10}));
+  EXPECT_EQ(figures(1, 0), (std::array<Count, 4>{3, 30, 3, 30}));  // all of it
+  EXPECT_EQ(figures(1, 1), (std::array<Count, 4>{9, 9, 8, 5}));
+  EXPECT_EQ(figures(2, 0), (std::array<Count, 4>{4, 35, 3, 30}));  // a block that was freed stays so
+  EXPECT_EQ(figures(2, 1), (std::array<Count, 4>{9, 9, 9, 9}));
+  using Failed = std::vector<std::pair<Count, std::string>>;
+  EXPECT_EQ(trace.failed, (Failed{{1'500'000'000, "device:0: 2.0 KiB failed"}}));
 }
 
 TEST(Perfetto, OfNothingIsATrace) { EXPECT_TRUE(Trace(kNoReports).dumps.empty()); }

@@ -18,10 +18,11 @@ class RunReader {
  public:
   // Throws BadReport.
   void add(std::string_view json);
+  void add(Report&& report) { run_.reports.push_back(std::move(report)); }
   const Run& run() const { return run_; }
   Run take() { return std::move(run_); }
 
-  // The id of a stack with these frames; for the reader of rows.
+  // The id of a stack with these frames; for those who read rows.
   StackId stack_of(const std::vector<Frame>& frames);
 
  private:

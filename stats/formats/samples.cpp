@@ -18,13 +18,6 @@ std::string hexadecimal(Count value) {
   return text;
 }
 
-// As the text report names it.
-std::string function_name(const Frame& frame) {
-  if (!frame.function.empty()) return printable(frame.function);
-  if (!frame.module.empty()) return printable(file_name(frame.module)) + "+" + hexadecimal(frame.offset);
-  return frame.file.empty() ? hexadecimal(frame.address) + " (generated code)" : "?";
-}
-
 Frame clean(Frame frame) {
   frame.function = function_name(frame);
   frame.file = printable(frame.file);
@@ -50,6 +43,7 @@ class Collector {
       for (const UseRow& row : report.at_peak)
         add_at_site(report, row.kind, row.frames).peak = {row.peak_blocks, row.peak_bytes};
       add_rest_of_peaks(report);
+      if (report.recorded) samples_.no_site = named(kNoSite), samples_.other_sites = named(kOtherSites);
     }
     return std::move(samples_);
   }
@@ -128,6 +122,12 @@ std::string program_name(const Process& process) {
 
 std::string process_name(const Process& process) {
   return (process.rank ? "rank " + std::to_string(*process.rank) + ": " : "") + program_name(process);
+}
+
+std::string function_name(const Frame& frame) {
+  if (!frame.function.empty()) return printable(frame.function);
+  if (!frame.module.empty()) return printable(file_name(frame.module)) + "+" + hexadecimal(frame.offset);
+  return frame.file.empty() ? hexadecimal(frame.address) + " (generated code)" : "?";
 }
 
 std::string printable(std::string_view text) {

@@ -33,6 +33,13 @@ struct Samples {
   std::vector<Frame> frames;  // Each has a function. Texts are UTF-8 without control characters.
   std::vector<Sample> list;
   std::vector<std::string> kinds;
+  FrameId no_site = 0, other_sites = 0;  // there if a recording needs them
+
+  // The stack of a call site of a recording's moments.
+  Stack stack_of(const Run& run, const MomentSite& site) const {
+    if (site.frames) return run.stacks[site.frames];
+    return {site.others ? other_sites : no_site};
+  }
 
   // Calls `call` with the frames at one address, innermost first: the calls that were inlined, and the call that they
   // were inlined into.
@@ -52,6 +59,9 @@ Samples samples_of(const Run& run);
 // "app", and "rank 3: app".
 std::string program_name(const Process& process);
 std::string process_name(const Process& process);
+
+// As the text report names it.
+std::string function_name(const Frame& frame);
 
 // Bytes that are not UTF-8 become U+FFFD, and control characters become spaces.
 std::string printable(std::string_view text);

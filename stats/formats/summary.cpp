@@ -17,9 +17,11 @@ namespace {
 // Blocks, bytes and sites of some entries.
 struct Total {
   Count blocks = 0, bytes = 0, sites = 0;
+  bool may_be_freed = true;  // the program runs
   void add(const Entry& entry) {
     blocks += entry.row.blocks, bytes += entry.row.bytes;
     sites += entry.row.frames != 0;
+    may_be_freed &= entry.row.leak_class == "live";
   }
 };
 
@@ -41,7 +43,8 @@ String by_standing(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) totals[static_cast<int>(standing_of(entry.row))].add(entry);
   String text;
   for (int i = 0; i < 4; ++i)
-    if (totals[i].blocks) join(text, sentence(totals[i], name_of(static_cast<Standing>(i))));
+    if (totals[i].blocks)
+      join(text, sentence(totals[i], totals[i].may_be_freed ? "live" : name_of(static_cast<Standing>(i))));
   return text;
 }
 
@@ -115,6 +118,15 @@ void write_kinds(const Run& run, Sink& sink) {
 }
 
 // --- Processes and leaks
+void write_recorded(const Recorded& of, Sink& sink) {
+  sink.print("recorded: {}, {} of file\n", counted(of.events, "event"), human_bytes(of.file_bytes));
+  for (const auto& [what, sentence] : of.missing) {
+    String word(std::string_view{what});
+    for (char& letter : word) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    sink.print("{}  {}\n", word, sentence);
+  }
+}
+
 void write_processes(const Run& run, Sink& sink) {
   constexpr std::size_t kShown = 3, kCommandBytes = 100;
   std::vector<const Report*> reports;
@@ -127,6 +139,7 @@ void write_processes(const Run& run, Sink& sink) {
     sink.print("{}  pid {}", printable(process.command, kCommandBytes), process.pid);
     if (process.rank) sink.print("  rank {}", *process.rank);
     sink.print("  wall {}\n", seconds(process.wall_s));
+    if (reports[i]->recorded) write_recorded(*reports[i]->recorded, sink);
   }
   if (const Count more = reports.size() - std::min(reports.size(), kShown))
     sink.print("and {}\n", more == 1 ? String("1 other process") : grouped(more) + " other processes");
@@ -182,6 +195,27 @@ void write_leaks(const Run& run, const SummaryOptions& options, Sink& sink) {
   }
 }
 
+// The call sites of the largest peak, of a recording without leaks: of a GPU's kind if there is one.
+void write_peak(const Run& run, std::size_t sites_max, Sink& sink) {
+  const std::pair<std::string, Kind>* largest = nullptr;
+  const Report* of = nullptr;
+  const auto rank = [](const auto& kind) { return std::pair(kind.first != "host", kind.second.peak_bytes); };
+  for (const Report& report : run.reports)
+    for (const auto& kind : report.kinds)
+      if (report.recorded && kind.second.peak_bytes && (!largest || rank(kind) > rank(*largest)))
+        largest = &kind, of = &report;
+  if (!largest) return;
+  const auto& [name, kind] = *largest;
+  sink.print("LARGEST AT THE PEAK OF {}  {} at {}\n", printable(name, 40), human_bytes(kind.peak_bytes),
+             seconds(kind.peak_at_s.value_or(0)));
+  std::size_t listed = 0;
+  for (const UseRow& row : of->at_peak) {
+    if (row.kind != name || listed == sites_max) continue;
+    sink.print("{:>2}  {} in {}  {}\n{}", ++listed, human_bytes(row.peak_bytes), counted(row.peak_blocks, "block"),
+               row.api, frame_lines(run, row.frames, kFramesShort));
+  }
+}
+
 // Memory that grew until the end, which may have freed it. The fastest first.
 void write_growing(const Run& run, Sink& sink) {
   constexpr std::size_t kShown = 3;
@@ -233,6 +267,7 @@ std::string summary(const Run& run, const SummaryOptions& options) {
   sink.print("VERDICT  {}\n", verdict(run));
   write_kinds(run, sink);
   write_leaks(run, options, sink);
+  if (listed(run).empty()) write_peak(run, options.sites_max, sink);
   write_growing(run, sink);
   for (const std::string& hint : hints(run)) sink.print("HINT  {}\n", hint);
   return plain_lines({sink.text().data(), sink.text().size()});

@@ -172,7 +172,8 @@ class BadInput(Reports):
         empty = self.folder / "empty"
         empty.mkdir()
         ran = cistern("report", empty)
-        self.assertEqual((ran.returncode, ran.stderr), (2, f"cistern: {empty}: no JSON report is in this folder\n"))
+        self.assertEqual((ran.returncode, ran.stderr),
+                         (2, f"cistern: {empty}: neither a JSON report nor a recording is in this folder\n"))
 
     def test_one_bad_file_of_a_folder_is_left_out(self):
         mixed = self.folder / "mixed"

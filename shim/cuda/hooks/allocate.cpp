@@ -69,6 +69,7 @@ void hand_out(CudaState& s, Block* block, const Request& request, bool hit, std:
   block->syncs_memops.store(false, std::memory_order_relaxed);
   block->further_streams.store(0, std::memory_order_relaxed);
   account_birth(s, block, hit, born_ns);
+  record_birth(*block);
   block->state.store(BlockState::live, std::memory_order_release);
 }
 
@@ -150,6 +151,7 @@ struct PooledRequest {
 // The program's answer if neither the pool nor the driver had the memory. It is counted, and said where that helps.
 CUresult failed(CudaState& s, const Request& request, const Context* context, CUresult answer) {
   add(s.account.counters_of(request.kind, context).failed);
+  record_failed(s, recorded(request.kind, context), request.api, request.bytes);
   if (note(s, answer) == kOutOfMemory)
     report_out_of_memory(s, request.api, request.kind == BlockKind::device ? Family::device : Family::pinned,
                          context ? context->device->ordinal : 0, request.bytes);

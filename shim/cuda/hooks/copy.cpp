@@ -398,6 +398,7 @@ class Copying {
           continue;
         }
         s_.transfers.add(key, noted.count, noted.bytes);
+        record_copy(kRecordedCopies, key, noted.count, noted.bytes, stream_key(on_.stream, zero_));
         if (on_.waits)
           s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
         else

@@ -84,15 +84,17 @@ template <class Pass>
 CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason, Pass pass) {
   if (block->is_part()) return free_part(s, block, *reason);
   s.blocks.hide(block);
+  record_death(*block);
   const CUresult answer = note(s, pass());
   if (answer != kSuccess && answer != kDeinitialized) {
+    record_birth(*block);
     s.blocks.show(block, BlockState::live);
     return answer;
   }
   KindCounters& counted = s.account.counters_of(block->kind, block->context);
   if (reason) counted.count_unpooled(*reason);
   add(counted.driver_frees);
-  account_death(s, block);
+  account_death(s, block, {.is_recorded = true});
   s.pools.source().freed_by_program(block);
   s.blocks.put_away(block);
   return answer;

@@ -122,6 +122,7 @@ void cut_block_failed(const SegmentPlace& at, std::uint64_t bytes) {
   CudaState& s = state();
   const BlockKind kind = kind_of(at);
   add(s.account.counters_of(kind, at.context).failed);
+  record_failed(s, recorded(kind, at.context), api_of(kind), bytes);
   report_out_of_memory(s, api_of(kind), kind == BlockKind::device ? Family::device : Family::pinned,
                        at.context->device->ordinal, bytes);
 }

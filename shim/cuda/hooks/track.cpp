@@ -16,6 +16,7 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
       const int of_context = context ? context->device->ordinal : 0;
       const int device = by.device >= 0 ? by.device : of_context;
       add(s.account.counters(by.family, device).failed);
+      record_failed(s, recorded(by.family, device), api, bytes);
       report_out_of_memory(s, api, by.family, device, bytes);
     }
     return note(s, answer);

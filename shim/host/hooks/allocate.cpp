@@ -51,6 +51,11 @@ void count_made(void* block) {
   count_birth(native_usable(block));
 }
 
+void count_failed(std::size_t wanted) {
+  count_failure();
+  record_failed(wanted);
+}
+
 // Calls the next allocator and counts its answer. It is also called when the pool's window has no room: the C library
 // may have the memory, or sets errno.
 template <class... Arguments>
@@ -61,7 +66,7 @@ void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... 
   if (block) {
     count_made(block);
   } else if (errno == ENOMEM) {
-    count_failure();
+    count_failed(wanted);
     note_out_of_memory(wanted);
   }
   return block;
@@ -86,7 +91,7 @@ void* native_realloc(void* block, std::size_t bytes) {
   } else if (bytes == 0) {
     count_death(before);
   } else {
-    count_failure();
+    count_failed(bytes);
     note_out_of_memory(bytes);
   }
   return moved;
@@ -99,9 +104,9 @@ void native_free(void* block) {
 }
 
 // --- The pool
-void* no_memory() {
+void* no_memory(std::size_t wanted) {
   errno = ENOMEM;
-  if (counting()) count_failure();
+  if (counting()) count_failed(wanted);
   return nullptr;
 }
 
@@ -111,7 +116,7 @@ bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
 [[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
   if (!pooled()) return leave_to(bytes, native().malloc, bytes);
   InsideSlowPath inside;
-  if (too_large(bytes)) return no_memory();
+  if (too_large(bytes)) return no_memory(bytes);
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_slowly(bytes)) {
     errno = kept_errno;
@@ -185,7 +190,7 @@ void* hook_calloc(size_t count, size_t bytes) {
   const bool overflows = __builtin_mul_overflow(count, bytes, &total);
   if (!pooled()) return leave_to(overflows ? 0 : total, native().calloc, count, bytes);
   InsideSlowPath inside;
-  if (overflows || too_large(total)) return no_memory();
+  if (overflows || too_large(total)) return no_memory(overflows ? SIZE_MAX : total);
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_zeroed(total)) {
     errno = kept_errno;
@@ -212,7 +217,7 @@ void* hook_realloc(void* block, size_t bytes) {
     hook_free(block);
     return nullptr;
   }
-  if (too_large(bytes)) return no_memory();
+  if (too_large(bytes)) return no_memory(bytes);
   const int kept_errno = errno;
   void* const moved = pooled() ? host_pool::reallocate(block, bytes) : nullptr;
   if (moved) {
@@ -242,7 +247,7 @@ void* hook_reallocarray(void* block, size_t count, size_t bytes) {
   if (serving() == Serving::aside && goes_on(next, block)) return next(block, count, bytes);
   std::size_t total = 0;
   if (!__builtin_mul_overflow(count, bytes, &total)) return hook_realloc(block, total);
-  return no_memory();
+  return no_memory(SIZE_MAX);
 }
 
 // --- Aligned
@@ -250,7 +255,7 @@ namespace {
 
 // The block for every aligned call. `alignment`: a power of two.
 void* aligned(std::size_t alignment, std::size_t bytes) {
-  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
+  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory(bytes);
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
     errno = kept_errno;
@@ -298,7 +303,7 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
     if (!counting()) return result;
     if (result == 0) count_made(*block);
     if (result == ENOMEM) {
-      count_failure();
+      count_failed(bytes);
       note_out_of_memory(bytes);
     }
     return result;
@@ -322,7 +327,7 @@ void* hook_pvalloc(size_t bytes) {
   InsideSlowPath inside;
   const std::size_t page = page_bytes();
   std::size_t whole;
-  if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();
+  if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory(bytes);
   return aligned(page, whole & ~(page - 1));
 }
 

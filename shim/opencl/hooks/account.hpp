@@ -23,6 +23,7 @@ inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, boo
     Locked hold(s.counters.lock);
     s.counters.block_born_locked(as_counted(record, handle), pool_hit, reserved, record.born_ns);
   }
+  recording::record_allocation(kRecorded, handle, record.bytes, record.site);
   s.proportion.note_live(read(s.counters.live_bytes));
   const cl_context context = record.context;
   // Memory known by a pointer is no argument of a command: nobody would see its first use.
@@ -45,12 +46,17 @@ inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, boo
   keep_headroom(s, context);
 }
 
+inline void record_failed(OpenclState& s, const MemoryRecord& asked) {
+  if (recording::is_on()) recording::record_failure(kRecorded, asked.bytes, site_of_call(s, asked.api));
+}
+
 // What a creating call of the driver gave (null: it failed), and why the pool did not serve it. Returns the handle.
 template <class Handle>
 Handle account_created(Handle handle, MemoryRecord&& record, Unpooled why) {
   OpenclState& s = state();
   if (!handle) {
     add(s.counters.failed);
+    record_failed(s, record);
     return nullptr;
   }
   add(s.counters.driver_allocs);

@@ -65,6 +65,7 @@ class Copied {
     const TransferKey key{direction, pageable, !blocking_, site_of_call(s_, api_), api_};
     if (error_ != kSuccess) return s_.transfers.add_failed(key, 1);
     s_.transfers.add(key, 1, bytes);
+    record_copy(kRecorded, key, 1, bytes, queue_);
     if (looked_.unaligned) s_.transfers.add_unaligned(key);
     if (looked_.unchanged) s_.transfers.add_return(key, *looked_.unchanged);
     if (blocking_) return s_.transfers.add_time(key, 1, bytes, took_ns_);
@@ -99,6 +100,7 @@ class InitialCopy {
     const TransferKey key{CopyDirection::host_to_device, pageable, false, site_of_call(s_, api_), api_};
     if (!made) return s_.transfers.add_failed(key, 1);
     s_.transfers.add(key, 1, bytes);
+    record_copy(kRecorded, key, 1, bytes, nullptr);
     s_.transfers.add_time(key, 1, bytes, took_ns);
   }
 

@@ -56,6 +56,7 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& request, M
   if (errcode) *errcode = allocated.result.error;
   if (!allocated.result.ok) {
     add(s.counters.failed);
+    record_failed(s, record);
     const Asked asked{record.api, request.context, request.bytes};
     if (is_out_of_memory(allocated.result.error, asked)) report_out_of_memory(s, asked, allocated.result.error);
     return nullptr;

@@ -40,7 +40,9 @@ std::optional<MemoryRecord> take_record(const void* pointer) {
 void account_freed(const void* pointer, const MemoryRecord& freed) {
   OpenclState& s = state();
   add(s.counters.driver_frees);
-  if (!freed.inherited) s.counters.block_died(as_counted(freed, pointer));
+  if (freed.inherited) return;
+  s.counters.block_died(as_counted(freed, pointer));
+  recording::record_free(kRecorded, pointer);
 }
 void account_freed(const void* pointer) {
   if (const auto freed = take_record(pointer)) account_freed(pointer, *freed);

@@ -151,6 +151,7 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   }
   const std::uint64_t now_ns = coarse_now_ns();
   count_death(s, as_counted(record, buffer), now_ns);
+  recording::record_free(kRecorded, buffer);
   s.proportion.note_back(record.bytes, record.recycled);
   s.pool.give(pool_key(record), buffer, std::move(record.uses), keeping.waits, now_ns);
   keep_headroom(s, record.context);
@@ -171,6 +172,7 @@ void parent_lost_child(OpenclState& s, const void* parent) {
       ended = true;
       grandparent = record->parent;
       s.counters.bytes_died(as_counted(*record, parent));
+      recording::record_free(kRecorded, parent);
     });
     if (!ended) return;
     remember_dead(s, parent);
@@ -203,6 +205,8 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   const bool counts = record.children || !record.inherited;
   record.uses.clear();  // markers hold the queue and its context: they go first
   if (counts) s.counters.block_died(as_counted_alone(record, memory));
+  // The memory of one with children lives on in them.
+  if (!record.children) recording::record_free(kRecorded, memory);
   if (!record.children) remember_dead(s, memory);
   // The record is dead before the real release: another thread may get the same handle immediately.
   const cl_int error = next().clReleaseMemObject(memory);
@@ -212,6 +216,7 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
     });
     take_release_back(s, memory);
     if (counts) s.counters.block_did_not_die(as_counted_alone(record, memory));
+    if (!record.children) recording::record_allocation(kRecorded, memory, record.bytes, record.site);
     return error;
   }
   if (record.recyclable) s.counters.count_unpooled(release.why);

@@ -154,7 +154,9 @@ function warningLines({before, after}) {
     before.processes !== after.processes &&
       warning(`${counted(before.processes, 'process', 'processes')} before, ${grouped(after.processes)} after`),
     modes[0] !== modes[1] && modes.every(Boolean) &&
-      warning(`the runs knew different call sites: ${modes[0]} before, ${modes[1]} after`)].filter(Boolean);
+      warning(`the runs knew different call sites: ${modes[0]} before, ${modes[1]} after`),
+    ...kSides.flatMap(name => ({before, after})[name].missing.map(sentence => warning(`${name}: ${sentence}`)))
+  ].filter(Boolean);
 }
 
 const sideLine = (of, side) => make('span', {class: 'faint'}, `${side}: `, make('span', {class: 'mono'},
@@ -202,7 +204,7 @@ function showChangeNotes(scope, {others, before, after, version}) {
 // stack, which have `list`.
 function completeChanges(data) {
   for (const name of ['kinds', 'sites', 'others']) data[name] ??= [];
-  for (const side of kSides) data[side].site_modes ??= [], data[side].estimated ??= [];
+  for (const side of kSides) data[side].site_modes ??= [], data[side].estimated ??= [], data[side].missing ??= [];
   for (const of of [...data.kinds, ...data.sites, ...data.others]) of.kind ??= '';
   for (const frame of data.frames)  // a box of the flame graph is a name that call sites are matched by
     frame.key = frame.name = frame.function ?? (frame.module ? fileName(frame.module) : 'generated code');
@@ -213,7 +215,7 @@ const changePage = {
   views: kChangeViews, without: ['time', 'pools'],
   command: () => kSides.map(side => data[side].name).join('  \u2192  '),
   scopes: () => [],
-  scope: () => ({sites: data.sites, single: true, kinds: {}, wall_s: 0,
+  scope: () => ({sites: data.sites, single: true, kinds: {}, wall_s: 0, moments: [],
                  estimated: new Set(kSides.flatMap(side => data[side].estimated))}),
   firstView: () => changeHeadline(data).view,
   show() {

@@ -54,6 +54,16 @@ function leftOutLines(scope, data) {
   return lines;
 }
 
+function recordingLines({recording}) {
+  if (!recording) return [];
+  const kept = recording.moments.length;
+  return [[`From a recording of ${counted(recording.events, 'event')} (${bytes(recording.file_bytes)}). `,
+           kept ? [`Its ${counted(kept, 'moment')}`, recording.others
+             ? [' have the call sites that held most at any of them; ',
+                figure('recording.others', recording.others, counted(recording.others, 'other')), ' are sums by kind.']
+             : ' have all call sites.'] : 'Its moments are left out of this page, to keep it small.']];
+}
+
 function judgingLines({judging = {}}) {
   return [
     judging.why_not && `Which blocks the program can still reach is not known: ${judging.why_not}.`,
@@ -66,7 +76,8 @@ function showNotes(scope, data) {
   const frameworks = new Set(scope.reports.flatMap(report => report.frameworks));
   const modes = new Set(scope.reports.map(report => report.sites?.mode).filter(Boolean));
   section('notes').replaceChildren(list([
-    ...leftOutLines(scope, data), ...new Set(scope.reports.flatMap(judgingLines)),
+    ...leftOutLines(scope, data), ...scope.reports.flatMap(recordingLines),
+    ...new Set(scope.reports.flatMap(judgingLines)),
     ...[...frameworks].map(name => `${name} has a memory cache of its own: memory in it counts as live.`),
     ...without.length ? [['Live host memory without a call site: ',
                           bytesFigure('host_without_site.bytes', sumOf(without, of => of.bytes)), '.']] : [],

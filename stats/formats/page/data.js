@@ -47,6 +47,7 @@ function completeReport(report, stacks) {
     const {interval_s, least = [], last = []} = kind.live_over_time ?? {};
     if (!interval_s || !last.length || least.length !== last.length) delete kind.live_over_time;
   }
+  if (report.recording) for (const part of ['sites', 'moments', 'missing']) report.recording[part] ??= [];
   for (const row of report.leaks) {
     row.sites = stacks[row.frames].length ? 1 : 0;
     row.by_library = Boolean(row.owner) && !row.program;
@@ -82,8 +83,18 @@ function scopeOf(reports) {
     staging: single ? single.staging : mergedStaging(rowsOf('staging')),
     device_memory: single ? single.device_memory : [], device_ranges: rowsOf('device_ranges'),
     wall_s: greatest(reports, report => report.cistern.wall_s),
+    moments: single?.recording?.moments ?? [],  // of several processes: each has its own second 0
   };
 }
+
+// What was live at a moment of a recording, as rows by call site.
+function rowsAt(moment, {sites}) {
+  return Array.from({length: moment.uses.length / 3}, (_, i) => {
+    const [site, blocks, bytes] = moment.uses.slice(3 * i, 3 * i + 3), {kind, api, frames, others} = sites[site];
+    return others ? {kind, blocks, bytes, list: 'moments', rows: undefined} : {kind, api, frames, blocks, bytes};
+  });
+}
+const momentName = ({at_s, peak_of}) => `live at ${duration(at_s)}${peak_of ? `, the peak of ${peak_of}` : ''}`;
 
 function summed(parts, add) {
   const sums = {};

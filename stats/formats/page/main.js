@@ -30,9 +30,12 @@ const kViews = [
   {id: 'loops', title: 'In loops', note: 'Allocations that were mostly freed by the very next call.',
    list: 'in_loops', weight: row => row.allocations ?? 0, blocks: row => row.temporary ?? 0, counts: true,
    show: grouped, optional: true},
+  {id: 'moment', title: 'At a moment', optional: true,
+   note: 'What was live at the moment that is chosen above, of this recording.',
+   rows: scope => state.moment === undefined ? [] : rowsAt(scope.moments[state.moment], scope.single.recording)},
 ].map(view => ({...kReportView, ...view}));
 
-const state = {view: undefined, kind: undefined, time: undefined, pattern: ''};
+const state = {view: undefined, kind: undefined, time: undefined, moment: undefined, pattern: ''};
 let data, page, scope, flame, table, timeline;
 
 const byId = id => document.getElementById(id);
@@ -64,7 +67,8 @@ function showChoices() {
     onclick: () => { Object.assign(state, change); showSites(); }}, text);
   const views = page.views.filter(view => !view.optional || view.rows(scope).length);
   byId('views').replaceChildren(...views.map(view =>
-    button(view.title, view === state.view, {view, kind: undefined}, {'data-view': view.id})));
+    button(view.id === 'moment' ? momentName(scope.moments[state.moment]) : view.title, view === state.view,
+           {view, kind: undefined}, {'data-view': view.id})));
   const kinds = [...new Set(state.view.rows(scope).map(row => row.kind))];
   kinds.sort((a, b) => (a === 'host') - (b === 'host') || (a < b ? -1 : 1));
   byId('kind_filter').replaceChildren(...kinds.length < 2 ? [] : [undefined, ...kinds].map(kind =>
@@ -80,6 +84,14 @@ function firstView() {
   const view = id => kViews.find(of => of.id === id), gpu = gpuLeaks(scope);
   if ((usedGpu(scope) ? gpu : scope.leaks).some(isLost)) return view('lost');
   return gpu.length || !scope.at_peak.length ? view('live') : view('peak');
+}
+
+// Another moment keeps the kind and the words that are searched for.
+function chooseMoment(moment) {
+  state.moment = moment;
+  if (moment !== undefined) state.view = kViews.find(view => view.id === 'moment');
+  else if (state.view.id === 'moment') state.view = page.firstView();
+  showSites();
 }
 
 function openSite(row) {
@@ -110,7 +122,7 @@ const reportPage = {
 
 function showScope(chosen) {
   scope = page.scope(chosen);
-  Object.assign(state, {view: page.firstView(), kind: undefined, time: undefined});
+  Object.assign(state, {view: page.firstView(), kind: undefined, time: undefined, moment: undefined});
   byId('scope').value = chosen;
   byId('command').textContent = page.command();
   timeline.show(scope);
@@ -169,7 +181,8 @@ async function start() {
   page = data.reports ? reportPage : changePage;
   for (const id of page.without) byId(id).hidden = true;
   document.querySelector('main').hidden = false;
-  timeline = new Timeline(section('time'), range => { state.time = range; showSites(); });
+  timeline = new Timeline(section('time'), byId('time_help'), range => { state.time = range; showSites(); },
+                          chooseMoment);
   flame = new FlameGraph(byId('flame'), byId('flame_status'), byId('path'));
   table = new SiteTable(byId('table'), data);
   const processes = page.scopes().map((name, i) => make('option', {value: i}, name));

@@ -13,18 +13,20 @@ function showKinds(scope) {
   const calls = ([, of]) => of.driver_allocs + of.driver_frees + of.driver_syncs + of.driver_queries;
   const failed = ([kind, of]) => make('span', {class: of.failed ? 'bad' : undefined},
                                       figure(`kinds.${kind}.failed`, of.failed, of.failed ? grouped(of.failed) : '-'));
+  const pooled = scope.reports.some(report => !report.recording);  // a recording knows nothing of pools
   section('kinds').replaceChildren(tableOf([
     {title: 'kind', cell: ([kind]) => kindTag(kind)},
     size('live at the end', 'live_bytes'),
     count('in blocks', 'live_blocks'),
     {title: scope.single ? 'peak' : 'peak of one process', class: 'number', cell: peak},
-    figureColumn('retained', place('pooled_bytes'), ([, of]) => of.pooled ? of.pooled_bytes : undefined, bytes),
+    pooled && figureColumn('retained', place('pooled_bytes'), ([, of]) => of.pooled ? of.pooled_bytes : undefined,
+                           bytes),
     count('allocations', 'allocations'),
-    {title: 'hit rate', class: 'number', cell: hits},
-    figureColumn('driver calls', place('driver_calls'), calls),
+    pooled && {title: 'hit rate', class: 'number', cell: hits},
+    pooled && figureColumn('driver calls', place('driver_calls'), calls),
     {title: 'failed', class: 'number', cell: failed},
-    {title: 'left to the driver', cell: ([, of]) => listed(of.unpooled)},
-  ], Object.entries(scope.kinds)), ...scope.device_memory.map(deviceRow));
+    pooled && {title: 'left to the driver', cell: ([, of]) => listed(of.unpooled)},
+  ].filter(Boolean), Object.entries(scope.kinds)), ...scope.device_memory.map(deviceRow));
 }
 
 // "reserved 3.5 MiB, live 3.1 MiB" of [[name, title], ...] that are not 0.
@@ -48,7 +50,8 @@ function showPools(scope) {
   const sign = name => make('i', {class: `swatch ${name}`});
   const legend = make('p', {class: 'legend'}, sign('live'), 'live', sign('largest_free'), 'largest free block',
                       sign('free'), 'other free', sign('back'), 'given back since the most');
-  section('fragmentation').replaceChildren(rows.length ? legend : note('No pool reserved memory.'),
+  section('fragmentation').replaceChildren(rows.length ? legend : note(
+    scope.reports.every(report => report.recording) ? 'A recording does not have this.' : 'No pool reserved memory.'),
     ...rows.map(([kind, of]) => poolRow(scope, kind, of)), ...scope.device_ranges.map(rangeRow));
 }
 

@@ -12,6 +12,7 @@ function siteFrame(row, data) {
 
 function siteName(row, data) {
   const frame = siteFrame(row, data);
+  if (!frame && row.list === 'moments') return make('i', {}, 'all other sites');
   if (!frame && row.list) return make('i', {}, `${counted(row.rows, 'other site')}, left out of this page`);
   if (!frame) return make('i', {}, 'no call site');
   const place = make('span', {class: 'faint mono'}, ` ${frame.place}`);

@@ -1,12 +1,13 @@
-// Live memory over time, a lane for each kind on one axis. Dragging chooses an interval of it.
+// Live memory over time, a lane for each kind on one axis. Dragging chooses an interval of it; of a recording a moment.
 
 class Timeline {
-  // `choose` is called with [from_s, to_s], or with undefined.
-  constructor(place, choose) {
-    this.canvas = make('canvas', {role: 'img', 'aria-label': 'live memory of each kind over time'});
+  // `choose` is called with [from_s, to_s], `chooseMoment` with a number of scope.moments: undefined for none.
+  constructor(place, help, choose, chooseMoment) {
+    this.canvas = make('canvas', {role: 'img'});
     this.none = make('p', {class: 'note'}, 'No kind of memory in this report has a course over time.');
-    this.choose = choose;
+    Object.assign(this, {help, choose, chooseMoment});
     place.append(this.canvas, this.none);
+    this.canvas.addEventListener('keydown', event => this.key(event));
     this.canvas.addEventListener('pointerdown', event => this.begin(event));
     this.canvas.addEventListener('pointermove', event => this.move(event));
     this.canvas.addEventListener('pointerup', () => this.end());
@@ -20,7 +21,14 @@ class Timeline {
       .map(([name, kind]) => ({name, kind, levels: kind.live_over_time}));
     this.peak = scope.single ? 'peak' : 'peak of one process';
     this.end_s = Math.max(scope.wall_s, 1e-6);
-    this.range = undefined;
+    this.range = this.moment = undefined;
+    this.moments = scope.moments;
+    const how = this.moments.length
+      ? ['click, drag or use the arrow keys to choose a moment', 'show what was live then']
+      : ['drag to choose a time', 'follow'];
+    this.help.textContent = `${how[0]}; the call sites below ${how[1]}`;
+    this.canvas.tabIndex = this.moments.length ? 0 : -1;
+    this.canvas.setAttribute('aria-label', `live memory of each kind over time: ${how[0]}`);
     this.canvas.hidden = !this.lanes.length;
     this.none.hidden = Boolean(this.lanes.length);
     this.draw();
@@ -39,6 +47,10 @@ class Timeline {
     const width = this.canvas.clientWidth, bottom = this.lanes.length * kLane;
     this.drawAxis(context, width, bottom);
     this.lanes.forEach((lane, i) => this.drawLane(context, lane, i * kLane, kLane - 8));
+    if (this.moment !== undefined) {
+      context.fillStyle = theme.color('accent');
+      context.fillRect(this.x(this.moments[this.moment].at_s) - 1, 0, 2, bottom);
+    }
     if (!this.range) return;
     const [from, to] = this.range.map(at_s => this.x(at_s));
     context.fillStyle = theme.color('shade');
@@ -109,24 +121,47 @@ class Timeline {
     this.canvas.setPointerCapture(event.pointerId);
     this.from_s = this.timeAt(event);
     this.range = undefined;
+    if (this.moments.length) this.setMoment(this.nearest(this.from_s));
   }
   move(event) {
     const at_s = this.timeAt(event);
     showTip(event, make('b', {}, `at ${seconds(at_s)}`), ...this.lanes.map(lane => make('div', {},
       `${lane.name}  ${bytes(levelAt(lane.levels, at_s, 'last'))}`)));
     if (this.from_s === undefined) return;
+    if (this.moments.length) return this.setMoment(this.nearest(at_s));
     this.range = [Math.min(this.from_s, at_s), Math.max(this.from_s, at_s)];
     this.draw();
   }
   end() {
     if (this.from_s === undefined) return;
     this.from_s = undefined;
+    if (this.moments.length) return;
     const wide_enough = this.range && this.x(this.range[1]) - this.x(this.range[0]) > 4;
     this.set(wide_enough ? this.range : undefined);
   }
+  // An interval, or neither that nor a moment.
   set(range) {
     this.range = range;
-    this.draw();
+    this.setMoment(undefined);
     this.choose(range);
+  }
+
+  nearest(at_s) {
+    const distance = i => Math.abs(this.moments[i].at_s - at_s);
+    return this.moments.reduce((best, _, i) => distance(i) < distance(best) ? i : best, 0);
+  }
+  setMoment(moment) {
+    const is_other = moment !== this.moment;
+    this.moment = moment;
+    this.draw();
+    if (is_other) this.chooseMoment(moment);
+  }
+  key(event) {
+    if (!this.moments.length) return;
+    const last = this.moments.length - 1, now = this.moment;
+    const to = {ArrowLeft: (now ?? last + 1) - 1, ArrowRight: (now ?? -1) + 1, Home: 0, End: last}[event.key];
+    if (to === undefined) return;
+    this.setMoment(Math.max(0, Math.min(to, last)));
+    event.preventDefault();
   }
 }

@@ -33,6 +33,12 @@ function failureLine(scope) {
                         ' for memory failed')] : [];
 }
 
+// What a recording does not have.
+function missingLines(scope) {
+  const sentences = scope.reports.flatMap(({recording}) => Object.values(recording?.missing ?? {}));
+  return [...new Set(sentences)].map(sentence => make('span', {class: 'warn', 'data-missing': ''}, sentence));
+}
+
 const hintLine = hint => make('span', {class: 'hint'}, hint);
 
 function hostLine(scope) {
@@ -45,7 +51,7 @@ function hostLine(scope) {
 
 function occasionLine({cistern}) {
   const ways = {exit: 'ended by itself', _exit: 'ended by _exit', call: 'asked by the program, which still runs',
-                request: 'asked by a signal; the program still runs'};
+                request: 'asked by a signal; the program still runs', recording: 'was killed, or still runs'};
   const gate = cistern.gate && `gate: ${cistern.gate.outcome}${cistern.gate.reason ? ` (${cistern.gate.reason})` : ''}`;
   return [`pid ${cistern.pid}`, `ran for ${seconds(cistern.wall_s)}`,
           ways[cistern.moment] ?? `ended by ${cistern.moment}`,
@@ -69,7 +75,7 @@ function showVerdict(scope, data, openSite, choose) {
   const {level, text} = headline(scope, program[0] ?? libraries[0], running);
   const lines = [...program.map(of => verdictLine(of, 'program')),
                  ...libraries.map(of => ['by libraries: ', verdictLine(of, 'libraries')]),
-                 ...growthLine(scope), ...failureLine(scope), ...hostLine(scope),
+                 ...growthLine(scope), ...failureLine(scope), ...missingLines(scope), ...hostLine(scope),
                  ...scope.single ? [occasionLine(scope.single)] : [],
                  ...scope.reports.length === data.processes ? data.hints.map(hintLine) : []];
   section('verdict').className = level;
