@@ -243,7 +243,7 @@ void hold_others_in_the_list() {
 void begin_exit(const void* stack) {
   let_others_go_first();
   complain_in_silence();
-  if (others_failed() && !system_calls_are_filtered() && may_report_here()) hold_standard_error();
+  if ((others_failed() || is_recorded()) && !system_calls_are_filtered() && may_report_here()) hold_standard_error();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   const Uncancelled uncancelled;

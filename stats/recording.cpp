@@ -41,6 +41,22 @@ void number_this_thread() {
   define_thread(number);
 }
 
+// A thread that is alone needs no lock. False: a signal handler forks that interrupted who has it.
+class LockedSlot {
+ public:
+  LockedSlot(Slot& slot, bool alone) : slot_(slot), locks_(!alone), ok_(alone || slot.lock.lock_unless_forking()) {}
+  ~LockedSlot() {
+    if (locks_ && ok_) slot_.lock.unlock();
+  }
+  LockedSlot(const LockedSlot&) = delete;
+  LockedSlot& operator=(const LockedSlot&) = delete;
+  explicit operator bool() const { return ok_; }
+
+ private:
+  Slot& slot_;
+  const bool locks_, ok_;
+};
+
 bool has_room(const Slot& slot) { return slot.chunk && slot.used + kEventBytesMax <= kRoom; }
 
 // Under the slot's lock, so that no event of a chunk is earlier than the chunk.
@@ -52,35 +68,32 @@ void open_chunk(Slot& slot, ChunkHead& chunk) {
   slot.before = {.time = now};
 }
 
-void put(Slot& slot, Event& event, bool alone = false) {
+void put(Slot& slot, Event& event, bool alone) {
   event.time = std::max(ticks_now(!alone), slot.before.time);  // clocks of processors may differ
   auto* const first = reinterpret_cast<std::uint8_t*>(slot.chunk + 1);
   slot.used = static_cast<std::size_t>(put_event(first + slot.used, event, slot.before) - first);
   slot.chunk->committed.store(static_cast<std::uint32_t>(slot.used), std::memory_order_release);
 }
 
-// False: there is no chunk to be had.
+// False: there is no chunk to be had, or the slot is not.
 bool put_into(Slot& slot, Event& event) {
-  if (__libc_single_threaded && has_room(slot)) return put(slot, event, true), true;
-  {
-    const Locked hold(slot.lock);
-    if (has_room(slot)) [[likely]]
-      return put(slot, event), true;
-  }
-  ChunkHead* spare = take_chunk();  // not under the slot's lock: thinning takes that
-  if (!spare) return false;
-  {
-    const Locked hold(slot.lock);
-    if (!has_room(slot)) open_chunk(slot, *std::exchange(spare, nullptr));
-    put(slot, event);
-  }
-  if (spare) give_back_chunk(*spare);  // another thread of this slot was faster
-  return true;
+  const bool alone = __libc_single_threaded;
+  bool is_put = false;
+  ChunkHead* spare = nullptr;
+  do {
+    const LockedSlot hold(slot, alone);
+    if (!hold) break;
+    if (spare && !has_room(slot)) open_chunk(slot, *std::exchange(spare, nullptr));
+    is_put = has_room(slot);
+    if (is_put) [[likely]]
+      put(slot, event, alone);
+  } while (!is_put && (spare = take_chunk()));  // not under the slot's lock: thinning takes that
+  if (spare) [[unlikely]]
+    give_back_chunk(*spare);  // another thread of this slot was faster
+  return is_put;
 }
 
-}  // namespace
-
-[[gnu::noinline]] void record(const Kind& kind, Event&& event) {
+void record_here(const Kind& kind, Event& event) {
   if (of_thread & kWriting) return count_lost();
   of_thread = of_thread | kWriting;
   if (!are_defined(kind, event.site)) [[unlikely]]
@@ -92,6 +105,26 @@ bool put_into(Slot& slot, Event& event) {
   if (!put_into(slots[event.thread % kSlots], event)) count_lost();
   of_thread = event.thread;
 }
+
+}  // namespace
+
+// In the first two all that the event is not is known to the compiler.
+[[gnu::noinline, gnu::flatten]] void record_block(const Kind& kind, const void* address, std::uint64_t bytes,
+                                                  SiteId site, std::uint64_t weight) {
+  Event event{.type = EventType::allocation,
+              .site = site,
+              .address = reinterpret_cast<std::uintptr_t>(address),
+              .bytes = bytes,
+              .weight = weight};
+  record_here(kind, event);
+}
+
+[[gnu::noinline, gnu::flatten]] void record_end(const Kind& kind, const void* address) {
+  Event event{.type = EventType::free, .address = reinterpret_cast<std::uintptr_t>(address)};
+  record_here(kind, event);
+}
+
+[[gnu::noinline]] void record(const Kind& kind, Event&& event) { record_here(kind, event); }
 
 void start(const Plan& plan) {
   auto* const page = static_cast<Switch*>(map_own_memory(page_bytes()));
@@ -108,16 +141,24 @@ void stop() {
   note_stopped();
 }
 
-void pass_all_slots() {
-  for (Slot& slot : slots) const Locked hold(slot.lock);
+bool pass_all_slots() {
+  for (Slot& slot : slots)
+    if (!LockedSlot(slot, false)) return false;
+  return true;
 }
 
-void detach_slots_from(std::span<ChunkHead* const> chunks) {
+bool detach_slots_from(std::span<ChunkHead* const> chunks) {
   for (Slot& slot : slots) {
-    const Locked hold(slot.lock);
+    const LockedSlot hold(slot, false);
+    if (!hold) return false;
     for (const ChunkHead* const chunk : chunks)
       if (slot.chunk == chunk) slot.chunk = nullptr;
   }
+  return true;
+}
+
+void before_fork() {
+  for (Slot& slot : slots) slot.lock.mark_for_fork();
 }
 
 bool is_writing_here() { return of_thread & kWriting; }

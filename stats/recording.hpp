@@ -40,19 +40,18 @@ struct Kind {
 // Only while it is on. Sets the event's time and thread. A free is recorded before another thread may get the address,
 // an allocation before the program may free it. Keeps errno; allocates nothing of the program's.
 void record(const Kind& kind, Event&& event);
+void record_block(const Kind& kind, const void* address, std::uint64_t bytes, SiteId site, std::uint64_t weight);
+void record_end(const Kind& kind, const void* address);
 
-inline void record_allocation(const Kind& kind, const void* address, std::uint64_t bytes, SiteId site) {
-  if (!is_on()) [[likely]]
-    return;
-  record(kind, {.type = EventType::allocation,
-                .site = site,
-                .address = reinterpret_cast<std::uintptr_t>(address),
-                .bytes = bytes});
+// `weight`: so many blocks it stands for, in parts of kWeight1.
+inline void record_allocation(const Kind& kind, const void* address, std::uint64_t bytes, SiteId site,
+                              std::uint64_t weight = Event::kWeight1) {
+  if (is_on()) [[unlikely]]
+    record_block(kind, address, bytes, site, weight);
 }
 inline void record_free(const Kind& kind, const void* address) {
-  if (!is_on()) [[likely]]
-    return;
-  record(kind, {.type = EventType::free, .address = reinterpret_cast<std::uintptr_t>(address)});
+  if (is_on()) [[unlikely]]
+    record_end(kind, address);
 }
 inline void record_failure(const Kind& kind, std::uint64_t bytes, SiteId site) {
   if (!is_on()) [[likely]]
@@ -91,6 +90,9 @@ SiteId last_defined();
 // Then `names` go behind the chunks, and the file is marked as ended.
 void end_file(std::span<const std::uint8_t> names);
 
+// First of all. A signal handler may fork that interrupted this thread in an event, and its locks are then free only
+// after the fork, which waits for locks of the pool: who has one of those does not wait for this thread.
+void before_fork();
 // First of all in a forked child: the file is its parent's.
 inline void stop_in_child() {
   if (Switch* const one = the_switch.load(std::memory_order_relaxed)) one->on = false;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <new>
 
+#include "pool/base/blocked_signals.hpp"
 #include "pool/base/clock.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
@@ -218,11 +219,11 @@ void put_in_place_of(std::span<ChunkHead* const> batch, std::span<ChunkHead* con
   chunks.kept = static_cast<Chunk>(thinned.size());
 }
 
-// False: nothing was gained, because these chunks are full of live blocks or overlap others in time; or memory is
-// exhausted.
-bool thin_oldest(ThinningTables& tables, Chunk most) {
+enum class Thinning { done, in_vain, not_now };
+// In vain: these chunks are full of live blocks or overlap others in time; or memory is exhausted.
+Thinning thin_oldest(ThinningTables& tables, Chunk most) {
   std::uint64_t until = ticks_now();
-  pass_all_slots();
+  if (!pass_all_slots()) return Thinning::not_now;
   std::size_t count = 0;
   for (Chunk chunk = 1; chunk <= chunks.used; ++chunk) {
     const ChunkKind kind = at(chunk).kind.load(std::memory_order_acquire);
@@ -230,7 +231,7 @@ bool thin_oldest(ThinningTables& tables, Chunk most) {
   }
   const std::size_t batch_count = choose({tables.with_events(), count}, most, until);
   const std::span<ChunkHead* const> batch(tables.with_events(), batch_count);
-  detach_slots_from(batch);
+  if (!detach_slots_from(batch)) return Thinning::not_now;
   std::size_t fresh = 0;
   while (fresh <= batch_count && fresh < chunks.most) {
     ChunkHead* const head = take();
@@ -244,34 +245,37 @@ bool thin_oldest(ThinningTables& tables, Chunk most) {
   const std::size_t kept = thinned ? thinned->chunks : 0;
   if (thinned) put_in_place_of(batch, {tables.fresh(), kept}, thinned->dropped_events, until);
   for (std::size_t i = kept; i < fresh; ++i) give_back(*tables.fresh()[i]);
-  return thinned && kept < batch_count;
+  return thinned && kept < batch_count ? Thinning::done : Thinning::in_vain;
 }
 
 // The rest of a batch is written down before the batch goes.
-bool thin_oldest() {
+Thinning thin_oldest() {
   ThinningTables tables;
-  if (!tables.are_there()) return false;
-  for (Chunk most = batch_chunks(); most < 2 * chunks.used; most *= 2)
-    if (thin_oldest(tables, most)) return true;
-  return false;
+  Thinning ended = Thinning::in_vain;
+  for (Chunk most = batch_chunks(); tables.are_there() && most < 2 * chunks.used && ended == Thinning::in_vain; most *= 2)
+    ended = thin_oldest(tables, most);
+  return ended;
 }
 
 bool thinning_is_due() { return available() <= chunks.kept + batch_chunks() + 1; }
 
 }  // namespace
 
+// A signal handler that came in here might fork, and a fork takes locks whose holders wait for this one.
 ChunkHead* take_chunk() {
+  const SignalsBlockedUnderLocks blocked;
   const Locked hold(chunks.lock);
   if (chunks.closed || !chunks.plan || !is_made()) return nullptr;
-  if (thinning_is_due() && !thin_oldest()) {
-    note_trouble(Step::thinning, 0);
-    close();
-    return nullptr;
-  }
-  return take();
+  const Thinning thinned = thinning_is_due() ? thin_oldest() : Thinning::done;
+  if (thinned == Thinning::done) return take();
+  if (thinned == Thinning::not_now) return nullptr;
+  note_trouble(Step::thinning, 0);
+  close();
+  return nullptr;
 }
 
 void give_back_chunk(ChunkHead& chunk) {
+  const SignalsBlockedUnderLocks blocked;
   const Locked hold(chunks.lock);
   give_back(chunk);
 }

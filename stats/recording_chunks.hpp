@@ -23,9 +23,10 @@ void forget_chunks_in_child(const Plan& plan);
 void leave_chunks_in_child();
 
 // --- What the slots do for it (recording.cpp)
+// Both false: a signal handler forks that interrupted a thread with a slot, which is not waited for.
 // No slot is in the middle of an event that it began earlier.
-void pass_all_slots();
+bool pass_all_slots();
 // Slots with one of these chunks let go of it.
-void detach_slots_from(std::span<ChunkHead* const> chunks);
+bool detach_slots_from(std::span<ChunkHead* const> chunks);
 
 }  // namespace cistern::recording

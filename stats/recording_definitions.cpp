@@ -5,6 +5,7 @@
 #include <new>
 #include <string_view>
 
+#include "pool/base/blocked_signals.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
 #include "stats/counters.hpp"
@@ -179,6 +180,7 @@ void define_site(Definitions& of, SiteId site) {
 void define(const Kind& kind, SiteId site) {
   Definitions* const of = definitions();
   if (!of) return;
+  const SignalsBlockedUnderLocks blocked;  // see take_chunk
   const Locked hold(of->lock);
   if (!of->kinds.has(kind.number)) define_kind(*of, kind);
   if (site && !of->sites.has(site)) define_site(*of, site);
@@ -187,6 +189,7 @@ void define(const Kind& kind, SiteId site) {
 void define_thread(std::uint32_t thread) {
   Definitions* const of = definitions();
   if (!of) return;
+  const SignalsBlockedUnderLocks blocked;  // see take_chunk
   const Locked hold(of->lock);
   Writer writer(*of, Definition::thread);
   if (!writer) return;

@@ -4,7 +4,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstdint>
 #include <cstring>
+
+#include "pool/base/system_call.hpp"
 
 namespace cistern {
 
@@ -21,6 +24,26 @@ class SignalsBlocked {
 
  private:
   sigset_t before_;
+};
+
+// The same by the kernel's own call, for who holds a lock. Faults come through.
+class SignalsBlockedUnderLocks {
+ public:
+  SignalsBlockedUnderLocks() {
+    std::uint64_t all = ~std::uint64_t{0};
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) all &= ~(std::uint64_t{1} << (fault - 1));
+    set(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlockedUnderLocks() { set(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlockedUnderLocks(const SignalsBlockedUnderLocks&) = delete;
+  SignalsBlockedUnderLocks& operator=(const SignalsBlockedUnderLocks&) = delete;
+
+ private:
+  static void set(int how, const std::uint64_t* mask, std::uint64_t* before) {
+    system_call(SYS_rt_sigprocmask, static_cast<std::uintptr_t>(how), reinterpret_cast<std::uintptr_t>(mask),
+                reinterpret_cast<std::uintptr_t>(before), sizeof *mask);
+  }
+  std::uint64_t before_ = 0;
 };
 
 // In a thread that inherited that: a fault would otherwise end the process past a handler of the program's.

@@ -168,6 +168,10 @@ class SpinLock : public LockWord {
     word_.store(kFree, std::memory_order_release);
     locks_held = locks_held - 1;
   }
+  // A signal handler forks that interrupted this thread with the lock: who can do without it is not to wait until then.
+  void mark_for_fork() {
+    if (held_here()) word_.store(of_this_thread() | kForking, std::memory_order_relaxed);
+  }
   void lock_for_fork() {
     if (held_here()) return;
     lock();

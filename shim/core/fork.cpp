@@ -83,6 +83,7 @@ void before_fork() {
   forks = forks + 1;
   if (!outermost()) return;
   under_lock = locks_held > 0;
+  recording::before_fork();
   for (std::size_t i = 0; i < part_count(); ++i) part_at(i).before();
   if (options().report_requested && will_report() && !system_calls_are_filtered())
     prepare_shared_names();  // by one thread: the others wait for its locks

@@ -47,14 +47,9 @@ constexpr recording::Kind kRecorded = {0, "host"};
 constexpr host_pool::SampleEvents kRecordedEvents = {
     .born =
         [](const void* block, std::size_t requested_bytes, std::uint32_t site, double weight) {
-          if (!recording::is_on()) return;
-          recording::record(
-              kRecorded,
-              {.type = recording::EventType::allocation,
-               .site = site,
-               .address = reinterpret_cast<std::uintptr_t>(block),
-               .bytes = requested_bytes,
-               .weight = static_cast<std::uint64_t>(weight * static_cast<double>(recording::Event::kWeight1) + 0.5)});
+          recording::record_allocation(
+              kRecorded, block, requested_bytes, site,
+              static_cast<std::uint64_t>(weight * static_cast<double>(recording::Event::kWeight1) + 0.5));
         },
     .resized =
         [](const void* block, std::size_t requested_bytes) {

@@ -33,7 +33,7 @@ namespace {
 constexpr int kNames = 16;
 
 struct Place {
-  int pid;
+  int pid = 0;
   String names[kNames];
   const char* paths[kNames + 1] = {};
   recording::Plan plan;
@@ -54,7 +54,8 @@ String absolute(String path) {
 
 // The former stays, for threads that still read it.
 Place* make_place(const String& path, int pid) {
-  auto* const made = new (internal_allocate(sizeof(Place))) Place{.pid = pid};
+  auto* const made = new (internal_allocate(sizeof(Place))) Place;
+  made->pid = pid;
   for (int i = 0; i < kNames; ++i) {
     made->names[i] = i ? path_with_pid(path, pid, i) : path;
     made->paths[i] = made->names[i].c_str();

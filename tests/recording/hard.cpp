@@ -230,7 +230,8 @@ void lock_memory() {
 void ask_too_much() {
   void* volatile block = std::malloc(std::size_t{1} << 50);
   if (block) fail("too much was given");
-  block = std::calloc(std::size_t{1} << 40, std::size_t{1} << 40);
+  const volatile std::size_t half = std::size_t{1} << 40;
+  block = std::calloc(half, half);
   if (block) fail("too much was given");
 }
 

@@ -2,7 +2,7 @@
 all, in the order of each thread, however the program ends. The file is read here by the format's page, and by the
 command.
 
-usage: recording_tests.py CISTERN SHIM SIMULATOR RECORDED LEAKY [TEST...]
+usage: recording_tests.py CISTERN SHIM SIMULATOR RECORDED LEAKY HARD [TEST...]
 """
 import collections
 import os
@@ -17,7 +17,7 @@ import unittest
 import recording
 
 CISTERN, SHIM = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
-SIMULATOR, RECORDED, LEAKY = sys.argv[3:6]
+SIMULATOR, RECORDED, LEAKY, HARD = sys.argv[3:7]
 SEED = os.environ.get("CISTERN_TEST_SEED", "1")
 TYPES = {"allocate": "allocation", "free": "free", "copy": "copy", "fail": "failed"}
 
@@ -173,6 +173,82 @@ class Calls(Recorded):
         self.assertLess(weighted, 180e6)
 
 
+KEPT_BYTES = 4321  # of hard.cpp's blocks
+
+
+class Hard(Recorded):
+    """Whatever a process does, its recording can be read, and has each block that it kept."""
+
+    def run_hard(self, way, *, code=0, children=False, path="%p.rec", **options):
+        """The recording of the process; those of its children need only be readable."""
+        ran = self.run_program(HARD, way, self.folder / path, path=path, CISTERN_REPORT="none", **options)
+        self.assertEqual((ran.returncode, ran.stderr), (code, ""), way)
+        recordings = {recorded.pid: recorded for recorded in self.recordings()}
+        for file in self.folder.glob("*.rec"):
+            self.summary(file)
+        if not children:
+            self.assertEqual(len(recordings), 1, way)
+        recorded = recordings[min(recordings)]
+        threads = by_thread(recorded.events)
+        kept = sum(size == KEPT_BYTES for size in live(call for calls in threads.values() for call in calls).values())
+        self.assertEqual(kept, int(ran.stdout), way)
+        return recorded
+
+    def test_threads_come_and_go(self):
+        recorded = self.run_hard("threads")
+        self.assertGreater(len(recorded.threads), 1000)
+        self.assertEqual(recorded.lost_events, 0)
+
+    def test_children(self):
+        for way in ("fork", "fork-unseen", "spawn", "clone"):
+            with self.subTest(way):
+                for file in self.folder.glob("*.rec"):
+                    file.unlink()
+                self.assertEqual(self.run_hard(way, children=True).lost_events, 0)
+
+    def test_signal_handlers(self):
+        for way in ("fork-in-handler", "fork-in-handler-beside-threads", "allocate-in-handler"):
+            with self.subTest(way):
+                for file in self.folder.glob("*.rec"):
+                    file.unlink()
+                self.run_hard(way, children=True)
+
+    def test_ends_beside_threads(self):
+        for way, code, ended in (("exit", 3, True), ("quick_exit", 3, True), ("_exit", 3, True),
+                                 ("abort", -signal.SIGABRT, False), ("kill", -signal.SIGKILL, False),
+                                 ("segv", -signal.SIGSEGV, False)):
+            with self.subTest(way):
+                for file in self.folder.glob("*.rec"):
+                    file.unlink()
+                self.assertEqual(bool(self.run_hard(way, code=code).ended), ended)
+
+    def test_descriptors_are_the_programs(self):
+        ran = self.run_program(HARD, "close", self.folder / "others", path="one.rec")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        [recorded] = self.recordings()
+        self.assertTrue(recorded.ended)
+
+    def test_locked_memory(self):
+        self.run_hard("lock")
+
+    def test_failed_requests(self):
+        recorded = self.run_hard("too-much")
+        failed = [event for event in recorded.events if event.type == "failed"]
+        self.assertEqual([(event.kind, event.bytes) for event in failed], [("host", 1 << 50), ("host", (1 << 64) - 1)])
+        self.assertEqual({recorded.names[event.site][0] for event in failed}, {"ask_too_much"})
+
+    def test_a_file_that_somebody_takes_away(self):
+        for way in ("remove", "rename", "replace"):
+            with self.subTest(way):
+                for file in self.folder.iterdir():
+                    file.unlink()
+                ran = self.run_program(HARD, way, self.folder / "one.rec", path="one.rec")
+                self.assertEqual((ran.returncode, ran.stdout), (0, "101\n"))
+                self.assertRegex(ran.stderr, r"^cistern: .*/one.rec could not grow: No such file or directory\n$")
+                if way == "replace":
+                    self.assertEqual((self.folder / "one.rec").read_text(), "mine")
+
+
 class Paths(Recorded):
     def test_no_file_is_replaced(self):
         (self.folder / "one.rec").write_text("mine")
@@ -192,6 +268,22 @@ class Paths(Recorded):
         ran = self.run_program("/usr/bin/python3", "-c", "print(1)", path="missing/%p.rec")
         self.assertEqual((ran.returncode, ran.stdout), (0, "1\n"))
         self.assertRegex(ran.stderr, r"^cistern: cannot record to /.*/missing/\d+.rec: No such file or directory\n$")
+
+    def test_what_is_no_file(self):
+        os.mkfifo(self.folder / "pipe")
+        (self.folder / "folder").mkdir()
+        for path in ("/dev/null", "pipe", "folder"):
+            ran = self.run_program("/usr/bin/python3", "-c", "print(1)", path=path)
+            self.assertEqual((ran.returncode, ran.stdout), (0, "1\n"))
+            self.assertRegex(ran.stderr, rf"^cistern: cannot record to (/.*)?{path}: it is not a file\n$")
+        self.assertFalse(os.path.exists(f"/dev/null.{os.getpid()}"))
+
+    def test_programs_of_one_path_say_nothing(self):
+        ran = self.run_program("/bin/sh", "-c", "/bin/true; /bin/true; exec /bin/true", path="one.rec")
+        self.assertEqual((ran.returncode, ran.stderr.count("was there before")), (0, 1))  # of the one that executed
+        self.assertEqual(len(self.recordings()), 4)
+        ran = self.run_program("/bin/sh", "-c", "/bin/true; exec /bin/true", path="%p.rec")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
 
     def test_a_limit_of_files(self):
         ran = self.run_program("/usr/bin/python3", "-c", "for _ in range(200000): bytes(1000)",
@@ -216,6 +308,16 @@ class Paths(Recorded):
         [path] = (self.folder / "out").glob("*.rec")
         self.assertIn("/usr/bin/python3 -c", self.summary(path))
 
+    def test_run_of_a_killed_program(self):
+        ran = subprocess.run([str(CISTERN), "run", "--record", "-o", "out", "--", "/usr/bin/python3", "-c",
+                              "import os; os.kill(os.getpid(), 9)"],
+                             check=False, capture_output=True, text=True, cwd=self.folder,
+                             env={**os.environ, "LIBCISTERN_LIBRARY": str(SHIM)})
+        [path] = (self.folder / "out").glob("*.rec")
+        self.assertEqual(ran.stderr, "cistern: no report: the program was killed before it could write one\n"
+                                     f"cistern: next: cistern report out/{path.name}\n")
+        self.summary(path)
+
     def test_what_is_no_recording(self):
         path = self.folder / "bad.rec"
         self.run_program("/usr/bin/python3", "-c", "", path="good.rec")
@@ -231,4 +333,4 @@ class Paths(Recorded):
 HEADER = recording.HEADER
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[6:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[7:]])
