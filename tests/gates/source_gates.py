@@ -242,6 +242,10 @@ class Locks(unittest.TestCase):
             self.assertEqual(forgotten_locks(root), ["pool/a.cpp: a_lock", "pool/d.hpp: lock"])
 
 
+IN_THE_ROOT = {"backends", "bench", "build", "pool", "scripts", "shim", "stats", "tests", "CMakeLists.txt",
+               "CMakePresets.json", "LICENSE", "README.md", "THIRD-PARTY"}
+
+
 class Style(unittest.TestCase):
     def test_the_page_of_the_tests_names_each_folder(self):
         page = (ROOT / "tests/README.md").read_text()
@@ -253,6 +257,10 @@ class Style(unittest.TestCase):
         found = [f"{path.relative_to(ROOT)}: {breach}"
                  for path in files_with_rules(ROOT) for breach in breaches_of_style(path)]
         self.assertTrue(not found, "\n" + "\n".join(found))
+
+    def test_the_root_has_nothing_else(self):
+        found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+        self.assertEqual(found - IN_THE_ROOT, set(), "tools leave things where they run")
 
     def test_breaches_are_seen(self):
         with tempfile.TemporaryDirectory() as folder:
