@@ -177,14 +177,14 @@ KEPT_BYTES = 4321  # of hard.cpp's blocks
 
 
 class Hard(Recorded):
-    """Whatever a process does, its recording can be read, and has each block that it kept."""
+    """The recording of a process can be read, however that ends or forks, and has each block that it kept."""
 
     def run_hard(self, way, *, code=0, children=False, path="%p.rec", **options):
         """The recording of the process; those of its children need only be readable."""
         ran = self.run_program(HARD, way, self.folder / path, path=path, CISTERN_REPORT="none", **options)
         self.assertEqual((ran.returncode, ran.stderr), (code, ""), way)
         recordings = {recorded.pid: recorded for recorded in self.recordings()}
-        for file in self.folder.glob("*.rec"):
+        for file in sorted(self.folder.glob("*.rec"))[:4]:
             self.summary(file)
         if not children:
             self.assertEqual(len(recordings), 1, way)
@@ -279,10 +279,10 @@ class Paths(Recorded):
         self.assertFalse(os.path.exists(f"/dev/null.{os.getpid()}"))
 
     def test_programs_of_one_path_say_nothing(self):
-        ran = self.run_program("/bin/sh", "-c", "/bin/true; /bin/true; exec /bin/true", path="one.rec")
-        self.assertEqual((ran.returncode, ran.stderr.count("was there before")), (0, 1))  # of the one that executed
+        ran = self.run_program("/bin/sh", "-c", "ls; ls; exec ls", path="one.rec")
+        self.assertEqual((ran.returncode, ran.stderr.count("was there before")), (0, 1))  # the one that executed
         self.assertEqual(len(self.recordings()), 4)
-        ran = self.run_program("/bin/sh", "-c", "/bin/true; exec /bin/true", path="%p.rec")
+        ran = self.run_program("/bin/sh", "-c", "ls; exec ls", path="%p.rec")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
 
     def test_a_limit_of_files(self):
