@@ -90,8 +90,8 @@ SiteId last_defined();
 // Then `names` go behind the chunks, and the file is marked as ended.
 void end_file(std::span<const std::uint8_t> names);
 
-// First of all. A signal handler may fork that interrupted this thread in an event, and its locks are then free only
-// after the fork, which waits for locks of the pool: who has one of those does not wait for this thread.
+// First of all. A signal handler may fork that interrupted this thread in an event. Its lock is free after the fork,
+// and the fork waits for the pool's locks: threads that hold one of those are not to wait for this thread.
 void before_fork();
 // First of all in a forked child: the file is its parent's.
 inline void stop_in_child() {
@@ -99,7 +99,8 @@ inline void stop_in_child() {
 }
 // Then: the next event makes it.
 void begin_anew_in_child(const Plan& plan);
-// Or: it records nothing. What a signal handler interrupted that forked goes on, and the parent's file shows none of it.
+// Or: it records nothing. An event that was interrupted by the handler that forked goes on, but not in the parent's
+// file.
 void record_nothing_in_child();
 // This thread is in the middle of an event.
 bool is_writing_here();

@@ -252,7 +252,8 @@ Thinning thin_oldest(ThinningTables& tables, Chunk most) {
 Thinning thin_oldest() {
   ThinningTables tables;
   Thinning ended = Thinning::in_vain;
-  for (Chunk most = batch_chunks(); tables.are_there() && most < 2 * chunks.used && ended == Thinning::in_vain; most *= 2)
+  if (!tables.are_there()) return ended;
+  for (Chunk most = batch_chunks(); most < 2 * chunks.used && ended == Thinning::in_vain; most *= 2)
     ended = thin_oldest(tables, most);
   return ended;
 }

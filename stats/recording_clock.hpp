@@ -1,8 +1,8 @@
 // The time of recorded events, in ticks: of the processor's counter where the system's clock is made of it, which costs
 // a third of asking the system, and else nanoseconds. It must not go back from one thread to another: a free comes
-// before the allocation that gets its address, and an allocation before its free. Of x86's counter a tick is eight
-// counts, two to four nanoseconds: no block gets from one thread to another in that time, and what passes between two
-// events mostly fits in a byte.
+// before the allocation that gets its address, and an allocation before its free. On x86 a tick is eight counts, two
+// to four nanoseconds: no block gets from one thread to another in that time, and the ticks between two events mostly
+// fit in a byte.
 #pragma once
 #include <cstdint>
 

@@ -31,7 +31,8 @@ class SignalsBlockedUnderLocks {
  public:
   SignalsBlockedUnderLocks() {
     std::uint64_t all = ~std::uint64_t{0};
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) all &= ~(std::uint64_t{1} << (fault - 1));
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+      all &= ~(std::uint64_t{1} << (fault - 1));
     set(SIG_BLOCK, &all, &before_);
   }
   ~SignalsBlockedUnderLocks() { set(SIG_SETMASK, &before_, nullptr); }

@@ -72,7 +72,7 @@ void say_not_recorded(const String& path, const char* reason) { warn_line("canno
 // False: it is said why.
 bool can_be_made(const String& path) {
   struct stat file;
-  // A pipe, a terminal, /dev/null: nobody means a file beside it.
+  // Beside a pipe, a terminal or /dev/null no file is meant.
   if (!status_of_file(path.c_str(), file) && !S_ISREG(file.st_mode))
     return say_not_recorded(path, "it is not a file"), false;
   const String folder = path.substr(0, path.rfind('/') + 1);
@@ -195,7 +195,8 @@ void note_recording() {
 bool is_recorded() { return place && !has_ended.load(); }
 
 void end_recording() {
-  if (!place || system_calls_are_filtered() || system_call(SYS_getpid) != place->pid || has_ended.exchange(true)) return;
+  if (!place || system_calls_are_filtered() || system_call(SYS_getpid) != place->pid) return;
+  if (has_ended.exchange(true)) return;
   const Uncounted uncounted;
   if (recording::end_chunks()) {
     Names names;

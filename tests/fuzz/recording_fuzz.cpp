@@ -1,5 +1,5 @@
-// Fuzzer of recordings: the input says what a file has. Whatever that is, the file is read, or refused for a reason
-// that has words; its events come in the order of time; and what was read of a chunk can be written and read again.
+// Fuzzer of recordings: the input says what a file has. The file is read, or refused for a reason that has words. Its
+// events come in the order of time, and each event that was read can be written and read again.
 //
 // A part is a byte, then the bytes it wants: a word of the header, a chunk, the names at the end, or a cut. Input that
 // has ended reads as zeros.

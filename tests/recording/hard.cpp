@@ -1,4 +1,4 @@
-// A process that makes it hard to record: it ends in all ways, forks where that is awkward, and spoils its own recording.
+// A process that makes it hard to record: it ends in all ways, forks where that is awkward, and spoils its own file.
 // Each way allocates blocks of 4321 bytes that it keeps; how many they are is printed, unless the process is killed.
 //
 //   hard WAY [PATH]
@@ -103,7 +103,7 @@ void threads_come_and_go() {
 // --- Children
 void fork_beside_threads() {
   Busy busy(3);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 24; ++i) {
     keep();
     const pid_t child = fork();
     if (child == 0) {
@@ -140,7 +140,7 @@ void handle(int times, void (*handler)(int)) {
 }
 void fork_in_handlers(int threads) {
   Busy busy(threads);
-  handle(200, fork_in_handler);
+  handle(60, fork_in_handler);
 }
 void allocate_in_handlers() {
   handle(5000, [](int) {
@@ -183,7 +183,7 @@ void clone_with_memory() {
   }
 }
 
-// A fork that no handler hears of.
+// No handler is called for this fork.
 void fork_unseen() {
   for (int i = 0; i < 20; ++i) {
     keep();
