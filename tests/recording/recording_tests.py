@@ -161,7 +161,7 @@ class Calls(Recorded):
         self.assertIn("THINNED", self.summary(path))
 
     def test_live_memory_is_the_reports(self):
-        """Of GPU memory exactly: bytes and blocks of each kind."""
+        """Bytes and blocks of each kind of GPU memory, exactly."""
         for way in ("churn", "fork"):
             with self.subTest(way):
                 for file in self.folder.iterdir():
@@ -176,7 +176,8 @@ class Calls(Recorded):
                     kinds[kind][1] += 1
                 for kind in ("device:0", "device:1", "pinned"):
                     figures = report["kinds"][kind]
-                    self.assertEqual(kinds[kind], [figures["live_bytes"], figures["live_blocks"]], f"{kind}, seed {SEED}")
+                    self.assertEqual(kinds[kind], [figures["live_bytes"], figures["live_blocks"]],
+                                     f"{kind}, seed {SEED}")
 
     def test_opencl(self):
         ran = self.run_program(LEAKY, path="one.rec")
@@ -331,7 +332,8 @@ class Paths(Recorded):
         self.assertIn("/usr/bin/python3 -c", self.summary(path))
 
     def test_run_of_a_killed_program(self):
-        ran = subprocess.run([str(CISTERN), "run", "--record", "-o", "out", "--", "/usr/bin/python3", "-c",
+        ran = subprocess.run([str(CISTERN), "run", "--record", "--sites", "all", "-o", "out", "--",
+                              "/usr/bin/python3", "-c",
                               "import os; os.kill(os.getpid(), 9)"],
                              check=False, capture_output=True, text=True, cwd=self.folder,
                              env={**os.environ, "LIBCISTERN_LIBRARY": str(SHIM)})
