@@ -25,6 +25,9 @@ bool describe(const dl_phdr_info& module, std::uintptr_t address, dl_find_object
 
 }  // namespace
 
+// For the command alone: what is preloaded into it has the C library's.
+asm(".hidden _dl_find_object\n.hidden __libc_single_threaded");
+
 extern "C" {
 
 // 2.32. False: shared pointers count with atomic instructions.

@@ -142,9 +142,12 @@ void* LoadedLibrary::find(const char* name) const {
   return found;
 }
 
+// The program may have a function of that name that knows less, for its own unwinder.
 link_map* module_of(const void* address) {
   dl_find_object object;
-  return _dl_find_object(const_cast<void*>(address), &object) == 0 ? object.dlfo_link_map : nullptr;
+  if (_dl_find_object(const_cast<void*>(address), &object) != 0) return nullptr;
+  if (!object.dlfo_link_map && find_object(address, object) != 0) return nullptr;
+  return object.dlfo_link_map;
 }
 
 link_map* own_module() { return module_of(reinterpret_cast<const void*>(&own_module)); }

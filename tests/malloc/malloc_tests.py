@@ -163,6 +163,9 @@ class Processes(PoolTest):
     def test_before_main_and_after(self):
         self.assertEqual(self.holds("static_destructors"), "static_destructors: the last destructor ran\n")
 
+    def test_a_program_has_a_function_of_the_c_librarys(self):
+        self.assertEqual(self.holds("own_find_object"), "whole 0\n")
+
     def test_libraries_that_come_and_go(self):
         libraries = [self.program("libtls_medium.so"), self.program("libtls_large.so")]
         self.holds("dlopen_tls", 1000 if ARGUMENTS.long else 150, *libraries)
