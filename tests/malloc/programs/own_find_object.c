@@ -1,5 +1,5 @@
-// A program that has a function of the C library's own, for its unwinder. What it answers lacks the map of the object,
-// which its unwinder does not need.
+// A program that has a function of the C library's own, for its unwinder. Its answers lack the map of the object, which
+// the unwinder does not need.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
