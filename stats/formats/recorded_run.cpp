@@ -307,7 +307,9 @@ class Maker {
   void add_missing(Named<std::string>& missing) const {
     const RecordingHead& head = recording_.head();
     const auto add = [&](const char* what, const String& sentence) { missing.emplace_back(what, text(sentence)); };
-    if (!head.ended_s) add("killed", "The process was killed, or still runs: stacks have modules and offsets only.");
+    if (!head.ended_s)
+      add("killed",
+          "The process was killed, still runs, or executed another program: stacks have modules and offsets only.");
     if (head.thinned_events)
       add("thinned", counted(head.thinned_events, "event") + " before " + seconds(head.thinned_until_s) +
                          " are left out, since the file was full; memory that was live then is known.");

@@ -51,7 +51,8 @@ function hostLine(scope) {
 
 function occasionLine({cistern}) {
   const ways = {exit: 'ended by itself', _exit: 'ended by _exit', call: 'asked by the program, which still runs',
-                request: 'asked by a signal; the program still runs', recording: 'was killed, or still runs'};
+                request: 'asked by a signal; the program still runs',
+                recording: 'was killed, still runs, or executed another program'};
   const gate = cistern.gate && `gate: ${cistern.gate.outcome}${cistern.gate.reason ? ` (${cistern.gate.reason})` : ''}`;
   return [`pid ${cistern.pid}`, `ran for ${seconds(cistern.wall_s)}`,
           ways[cistern.moment] ?? `ended by ${cistern.moment}`,
