@@ -48,6 +48,7 @@ function completeReport(report, stacks) {
     if (!interval_s || !last.length || least.length !== last.length) delete kind.live_over_time;
   }
   if (report.recording) for (const part of ['sites', 'moments', 'missing']) report.recording[part] ??= [];
+  for (const moment of report.recording?.moments ?? []) moment.uses ??= [];  // nothing was live
   for (const row of report.leaks) {
     row.sites = stacks[row.frames].length ? 1 : 0;
     row.by_library = Boolean(row.owner) && !row.program;
