@@ -195,19 +195,21 @@ void write_leaks(const Run& run, const SummaryOptions& options, Sink& sink) {
   }
 }
 
-// The call sites of the largest peak, of a recording without leaks: of a GPU's kind if there is one.
+// The call sites of the largest peak, of a GPU's kind if there is one: where nothing leaked.
 void write_peak(const Run& run, std::size_t sites_max, Sink& sink) {
   const std::pair<std::string, Kind>* largest = nullptr;
   const Report* of = nullptr;
   const auto rank = [](const auto& kind) { return std::pair(kind.first != "host", kind.second.peak_bytes); };
   for (const Report& report : run.reports)
     for (const auto& kind : report.kinds)
-      if (report.recorded && kind.second.peak_bytes && (!largest || rank(kind) > rank(*largest)))
+      if (std::ranges::find(report.at_peak, kind.first, &UseRow::kind) != report.at_peak.end() &&
+          (!largest || rank(kind) > rank(*largest)))
         largest = &kind, of = &report;
   if (!largest) return;
   const auto& [name, kind] = *largest;
-  sink.print("LARGEST AT THE PEAK OF {}  {} at {}\n", printable(name, 40), human_bytes(kind.peak_bytes),
-             seconds(kind.peak_at_s.value_or(0)));
+  const bool is_estimated = std::ranges::find(of->estimated, "kinds." + name + ".peak_bytes") != of->estimated.end();
+  sink.print("LARGEST AT THE PEAK OF {}  {}{} at {}\n", printable(name, 40), is_estimated ? "about " : "",
+             human_bytes(kind.peak_bytes), seconds(kind.peak_at_s.value_or(0)));
   std::size_t listed = 0;
   for (const UseRow& row : of->at_peak) {
     if (row.kind != name || listed == sites_max) continue;

@@ -95,6 +95,23 @@ TEST(Summary, TextOfReportsCannotSteerATerminal) {
     EXPECT_EQ(text.find('\x1b'), text.npos) << text;
 }
 
+TEST(Summary, WhereNothingLeakedItHasThePeaksCallSites) {
+  Maker maker;
+  Kind host;
+  host.peak_bytes = 400, host.peak_at_s = 2;
+  maker.report().kinds = {{"host", host}};
+  maker.report().estimated = {"kinds.host.peak_bytes"};
+  UseRow use;
+  use.kind = "host", use.api = "malloc", use.peak_blocks = 1, use.peak_bytes = 300;
+  use.frames = maker.stack({frame("grow")});
+  maker.report().at_peak = {use};
+  const std::string peak =
+      "LARGEST AT THE PEAK OF host  about 400 B at 2.00 s\n 1  300 B in 1 block  malloc\n     grow";
+  EXPECT_NE(summary(maker.run, {}).find(peak), std::string::npos) << summary(maker.run, {});
+  maker.leak("device:0", "lost", 1, 1, 0);
+  EXPECT_EQ(summary(maker.run, {}).find("LARGEST"), std::string::npos);
+}
+
 TEST(Hints, EachHasItsReason) {
   Maker maker;
   maker.report();
@@ -112,7 +129,7 @@ TEST(Hints, EachHasItsReason) {
   EXPECT_TRUE(has(hints(maker.run).back(), "a mapped buffer (CL_MEM_ALLOC_HOST_PTR)"));
   maker.leak("device:0", "lost", 1, 1, maker.stack({frame("lose")}));
   EXPECT_TRUE(has(hints(maker.run).back(), "such as leak:lose"));
-  maker.report().judging = Judging{.why_not = "the limit of time"};
+  maker.report().judging.emplace().why_not = "the limit of time";
   EXPECT_TRUE(has(hints(maker.run)[1], "live memory was not judged (the limit of time)"));
   EXPECT_EQ(hints(maker.run).size(), kHintsMax);
 }
