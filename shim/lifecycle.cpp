@@ -27,6 +27,8 @@
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
 #include "shim/core/gate.hpp"
+#include "shim/core/live.hpp"
+#include "shim/core/requests.hpp"
 #include "shim/core/suppressions_file.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
@@ -47,6 +49,7 @@
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
+#include "stats/sites.hpp"
 #include "stats/unwind/unwinder.hpp"
 
 // What pthread_atfork and at_quick_exit call. Those two are linked into each object, behind everything else of its
@@ -115,7 +118,7 @@ void with_large_stack(Work work) {
 
 // Asked first: a process that has nothing to say makes no system call at its end, which a filter might not allow.
 bool has_something_to_say() {
-  if (switched_off()) return false;
+  if (switched_off() || !will_report()) return false;
   const bool filtered = system_calls_are_filtered();
   if (gpu_used()) return options().report_requested || !filtered;
   return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
@@ -262,6 +265,7 @@ void begin_exit(const void* stack) {
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
   if (switched_off()) return status.value_or(0);
+  live::end();
   if (is_recorded() && may_report_here()) {
     const Uncancelled uncancelled;
     with_large_stack(end_recording);
@@ -295,7 +299,9 @@ void in_forked_child() {
   note_forked();
   family_after_fork_in_child();
   after_fork_in_child();
+  requests_after_fork_in_child();
   watch_signals_in_child();
+  live::after_fork_in_child();
 }
 
 RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(next_symbol("__register_atfork")); }
@@ -336,6 +342,11 @@ void end_process_from_layer(int status, void*) {
 // As a layer nobody may have seen the status.
 void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 
+void on_gpu_state() {
+  if (preloaded.load(std::memory_order_relaxed) && options().report != "none") watch_ends_by_signal();
+  live::note_gpu_used();
+}
+
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later.
 void start_process() {
@@ -351,6 +362,7 @@ void start_process() {
   if (options().system_calls == "few") note_system_filter();
   if (options().has_gate() && options().fail_children && !system_calls_are_filtered()) join_family(options());
   if (options().has_gate() && !system_calls_are_filtered()) note_suppressions();
+  if (options().wake != "off") put_sites_to_sleep();
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
@@ -358,6 +370,7 @@ void start_process() {
   __cxa_at_quick_exit(call_at_quick_exit, __dso_handle);
   if (options().report_requested) note_report_destination();
   note_recording();
+  gpu_state_hook.store(on_gpu_state, std::memory_order_relaxed);
 }
 
 int wrapped_main(int argc, char** argv, char** environment) {
@@ -429,10 +442,9 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
-  if (options().report != "none") {
-    gpu_state_hook.store(watch_ends_by_signal, std::memory_order_relaxed);
-    if (options().report_requested && !system_calls_are_filtered()) watch_signals();
-  }
+  const bool reports = options().report_requested && options().report != "none";
+  if ((reports || options().wake != "off") && !system_calls_are_filtered()) watch_signals();
+  live::note_start();
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);

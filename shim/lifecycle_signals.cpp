@@ -27,9 +27,10 @@
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/live.hpp"
+#include "shim/core/requests.hpp"
 #include "shim/judging/judging.hpp"
 #include "shim/lifecycle.hpp"
-#include "shim/lifecycle_requests.hpp"
 #include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
@@ -38,6 +39,7 @@
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
+#include "stats/sites.hpp"
 
 namespace cistern {
 namespace {
@@ -57,13 +59,11 @@ struct Watched {
   const char* name;
   KernelEntry entry;  // the program's
 };
-// The last one only asks for a report, where an option names it; 0: none.
-constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}},
-                               {SIGINT, "SIGINT", {}},
-                               {SIGTERM, "SIGTERM", {}},
-                               {SIGABRT, "SIGABRT", {}},
-                               {0, "a request", {}}};
+// The last two only ask for something, where an option names them: for a report, and for call sites. 0: none.
+constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}},   {SIGINT, "SIGINT", {}}, {SIGTERM, "SIGTERM", {}},
+                               {SIGABRT, "SIGABRT", {}}, {0, "a request", {}},   {0, "a wake", {}}};
 constinit int& request_signal = watched[4].number;
+constinit int& wake_signal = watched[5].number;
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000, kPatienceNs = 2 * kSecondNs;
 // Less than the second after which Open MPI kills those that are left.
@@ -193,6 +193,7 @@ struct Interrupted {
 };
 void report(void* interrupted) {
   const auto [signal, stack] = *static_cast<const Interrupted*>(interrupted);
+  live::end();
   let_watched_signals_in();
   hold_standard_error();
   judge_in_half_the_time();
@@ -254,6 +255,8 @@ bool is_at_the_end(int number, const siginfo_t& info, const void* context) {
 
 void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
+  if (number == wake_signal && wake_sites()) return;
+  if (number == wake_signal && number != request_signal) return;
   if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
   if (is_at_the_end(number, *info, context)) end_by(number, *info, *static_cast<ucontext_t*>(context));
@@ -286,12 +289,18 @@ void leave(const Watched& signal) {
 
 }  // namespace
 
+namespace {
+int number_of_signal(const String& name) {
+  return name == "USR1" ? SIGUSR1 : name == "USR2" ? SIGUSR2 : name == "QUIT" ? SIGQUIT : 0;
+}
+}  // namespace
+
 // The first process of a container gets no signal that it has no handler for.
 void watch_signals() {
   if (this_process() == 1) return;
-  const String& asked = options().report_signal;
-  const int request = asked == "USR1" ? SIGUSR1 : asked == "USR2" ? SIGUSR2 : asked == "QUIT" ? SIGQUIT : 0;
+  const int request = options().report_requested ? number_of_signal(options().report_signal) : 0;
   if (request && await_requests()) request_signal = request;
+  wake_signal = number_of_signal(options().wake);
   watch_ends_by_signal();
 }
 
@@ -312,7 +321,8 @@ void watch_signals_in_child() {
 }
 
 void leave_signals() {
-  if (request_signal) dismiss_requests();
+  live::leave();
+  dismiss_requests();
   for (Watched& signal : watched) leave(signal);
 }
 
@@ -326,6 +336,7 @@ void note_stack_for_handlers(std::size_t bytes) {
 
 void watch_signals_again() {
   if (request_signal) await_requests();
+  live::come_back();
   for (Watched& signal : watched)
     if (real_sigaction.load()) watch(signal);
 }

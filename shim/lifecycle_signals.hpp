@@ -9,7 +9,8 @@
 
 namespace cistern {
 
-// At the start, and only for a process that a report is asked of. Requests are watched for, too.
+// At the start, and only for a process that a report is asked of, or whose call sites a signal wakes. Requests are
+// watched for, too.
 void watch_signals();
 // Later, by the first thread that uses a GPU. Idempotent.
 void watch_ends_by_signal();

@@ -19,16 +19,20 @@
 #include "pool/heap/region.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
+#include "shim/core/live.hpp"
+#include "shim/core/requests.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/judging/judging.hpp"
 #include "shim/library/library.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/record.hpp"
 #include "shim/process/standard_error.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
+#include "stats/sites.hpp"
 #include "stats/unwind/modules.hpp"
 
 // pthread_atfork registers for an object, and goes with it.
@@ -76,9 +80,12 @@ void in_forked_child() {
   if (reports_in.load()) reports_in = getpid();
   note_forked();
   after_fork_in_child();
+  requests_after_fork_in_child();
+  live::after_fork_in_child();
 }
 
 void begin_exit() {
+  live::end();
   if (is_recorded()) end_recording();
   if (getpid() != reports_in.load()) return;
   let_kinds_look_back();
@@ -89,7 +96,12 @@ void begin_exit() {
 // Handlers are called in the reverse of the order in which they were registered.
 void watch_end() {
   static constinit std::atomic<bool> watched{false};
-  if ((reports() || is_recorded()) && !watched.exchange(true)) atexit(begin_exit);
+  if ((reports() || is_recorded() || live::bell()) && !watched.exchange(true)) atexit(begin_exit);
+}
+
+void on_gpu_state() {
+  live::note_gpu_used();
+  watch_end();
 }
 
 void serve() {
@@ -97,8 +109,11 @@ void serve() {
   linked_into_another = true;
   keep_mapped();
   host_pool::start_region();
+  if (options().wake != "off") put_sites_to_sleep();
   host::prepare_pool();
   note_recording();
+  gpu_state_hook.store(on_gpu_state, std::memory_order_relaxed);
+  live::note_start();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   watch_end();
   if (options().has_gate()) warn_line("CISTERN_FAIL_ON: a program that is linked with Cistern keeps its exit code");

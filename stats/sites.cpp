@@ -90,6 +90,7 @@ constinit std::atomic<std::size_t> sites_known[2] = {};  // of each Calls
 constexpr std::size_t kPieceSites = 1 << 10, kPieces = 2 * kForms[2].sites_max / kPieceSites + 1;
 constinit Site** sites_by_id[kPieces] = {};
 constinit std::size_t site_count = 0;
+constinit std::atomic<std::uint64_t> sites_woke_at_ns{0};  // 0: never
 constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
 
@@ -337,7 +338,21 @@ const Site* site_of(SiteId id) {
 
 }  // namespace
 
+bool wake_sites() {
+  if (!sites_are_asleep.load()) return false;
+  sites_woke_at_ns.store(nanoseconds_since_start());
+  return sites_are_asleep.exchange(false);
+}
+
+SitesSleep sites_sleep() {
+  const std::uint64_t at_ns = sites_woke_at_ns.load();
+  if (sites_are_asleep.load()) return {true, std::nullopt};
+  return {false, at_ns ? std::optional(at_ns) : std::nullopt};
+}
+
 [[gnu::noinline]] SiteId capture_site(const char* api, Calls calls) {
+  if (sites_are_asleep.load(std::memory_order_relaxed)) [[unlikely]]
+    return 0;
   const int saved_errno = errno;
   // The second of a thread: the first one fills the unwinder's caches and would be the mean of a short program.
   const bool timed = captures_of_thread++ % kTimedEvery == 1;

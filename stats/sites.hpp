@@ -1,6 +1,7 @@
 // Sites: call stacks of allocations, interned. Capturing is the hot part; modules are noted when a stack is seen
 // for the first time (a plugin may be gone at exit), names and lines found only when a report is made (symbols.hpp).
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -23,6 +24,17 @@ using SiteId = std::uint32_t;
 // A process may have any number of different stacks of frequent calls: what is kept of those leaves room for others.
 enum class Calls { occasional, frequent };
 SiteId capture_site(const char* api, Calls calls = Calls::occasional);
+
+// No site is captured until they wake (CISTERN_WAKE).
+inline constinit std::atomic<bool> sites_are_asleep{false};
+inline void put_sites_to_sleep() { sites_are_asleep.store(true, std::memory_order_relaxed); }
+// Safe in a signal handler. False: they were awake.
+bool wake_sites();
+struct SitesSleep {
+  bool asleep = false;
+  std::optional<std::uint64_t> woke_at_ns;  // since the start; nothing: they never slept, or still do
+};
+SitesSleep sites_sleep();
 
 // While one lives, sites of such calls in this thread begin where a function of the library's interface returns to:
 // what is further in is ours, in whatever module it lies.

@@ -155,6 +155,7 @@ struct LeakFigures {
   std::size_t rule = 0;                        // the one of the snapshot's suppressions that names it
   bool is_host = false;                        // made by malloc or new
   bool inherited = false;                      // host: was there before this process was forked
+  bool before_wake = false;                    // when no call site was noted yet
   Trend trend{};                               // for all memory that the site made, up to exit
 
   // The worst rows come first in every list.
@@ -443,6 +444,10 @@ struct Snapshot {
   const char* moment;      // "exit", "_exit", "call", "request", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"; "unseen", by a layer
+  // CISTERN_WAKE: until a wake no call site is noted.
+  bool sites_are_asleep = false;
+  std::optional<double> sites_woke_at_s{};
+  bool have_sites_slept() const { return sites_are_asleep || sites_woke_at_s; }
   Vector<KindFigures> kinds;
   Vector<LeakFigures> leaks;                        // GPU kinds, worst first
   Vector<UsingSite> at_peak;                        // sites that held most of each kind's peak, largest first

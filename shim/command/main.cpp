@@ -51,7 +51,8 @@ int answer(int count, char** arguments) {
   };
   help->callback(
       [&] { std::fputs((asked_about.empty() ? whole : command_named(asked_about)->help("cistern")).c_str(), stdout); });
-  for (const auto add : {add_run, add_report, add_html, add_diff, add_merge, add_export, add_doctor, add_completion})
+  for (const auto add : {add_run, add_report, add_html, add_diff, add_merge, add_export, add_top, add_requests,
+                         add_metrics, add_doctor, add_completion})
     add(app, outcome);
   whole = app.help();
   try {

@@ -88,6 +88,7 @@ bool wants_folder(const Given& given) {
 
 int run(const Given& given, const std::vector<std::string>& command) {
   const std::string library = library_path();
+  const bool is_watchable = !given.has("CISTERN_LIVE") && !std::getenv("CISTERN_LIVE");
   const std::string loader = foreign_loader(file_of(command[0]));
   if (!loader.empty())
     say(command[0] + " runs with " + loader + ", which is not glibc's: libcistern.so is not preloaded into it");
@@ -102,6 +103,7 @@ int run(const Given& given, const std::vector<std::string>& command) {
       entries.push_back("CISTERN_REPORT_FORMAT=both");
       if (given.records) entries.push_back("CISTERN_RECORD=" + recording_path_in(folder));
     }
+    if (is_watchable) entries.push_back("CISTERN_LIVE=on");
     const char* const list = std::getenv("LD_PRELOAD");
     const std::string before = list ? list : "";
     entries.push_back("LD_PRELOAD=" +

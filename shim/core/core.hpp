@@ -3,6 +3,7 @@
 // Room: the composition root, which knows all kinds of memory.
 // May include: everything.
 #pragma once
+#include "stats/sink.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern {
@@ -32,6 +33,9 @@ void stand_aside();
 Snapshot take_snapshot(const char* moment);
 // A report of a process that goes on, to the place of its reports.
 void report_now();
+// The same as JSON, for another process.
+enum class Judged { no, yes };
+void render_now(Judged judged, Sink& sink);
 // As process_ended.
 int report_end(ProcessEnd end);
 

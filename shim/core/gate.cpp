@@ -83,7 +83,8 @@ bool grows(const Snapshot& snapshot, std::uint64_t bytes_min) {
 
 // Whether memory of a kind whose call sites are not known may have grown by as much at one of them.
 bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t bytes_min) {
-  const bool no_host_sites = host_is_unjudged(snapshot, options), no_sites = options.sites == "off";
+  const bool no_host_sites = host_is_unjudged(snapshot, options),
+             no_sites = options.sites == "off" || snapshot.have_sites_slept();
   if (no_host_sites && !host_of(snapshot)) return true;
   return std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(), [&](const KindFigures& kind) {
     return (kind.is_host ? no_host_sites : no_sites) && kind.allocations && kind.peak_bytes >= bytes_min;
@@ -91,6 +92,7 @@ bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t by
 }
 
 const char* why_host_is_unjudged(const Snapshot& snapshot) {
+  if (snapshot.have_sites_slept()) return "CISTERN_WAKE: memory from before the wake has no call site";
   return snapshot.host_sites_mode == "unseen" ? "Cistern is not preloaded and does not see host memory"
                                               : "another allocator serves host memory";
 }

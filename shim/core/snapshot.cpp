@@ -30,6 +30,7 @@
 #include "stats/format.hpp"
 #include "stats/frameworks.hpp"
 #include "stats/listed_rows.hpp"
+#include "stats/report/report.hpp"
 #include "stats/resolve.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
@@ -57,9 +58,18 @@ String command_line() {
   return command;
 }
 
+void mark_what_was_before(Snapshot& snapshot) {
+  for (LeakFigures& leak : snapshot.leaks)
+    leak.before_wake = !leak.site && (snapshot.sites_are_asleep || leak.last_s <= *snapshot.sites_woke_at_s);
+}
+
 void add_site_figures(Snapshot& snapshot) {
   const SiteStatistics sites = site_statistics();
   snapshot.sites = options().sites == "off" ? String("off") : "gpu:all,host:" + snapshot.host_sites_mode;
+  const SitesSleep sleep = sites_sleep();
+  snapshot.sites_are_asleep = sleep.asleep;
+  if (sleep.woke_at_ns) snapshot.sites_woke_at_s = static_cast<double>(*sleep.woke_at_ns) / 1e9;
+  if (snapshot.have_sites_slept()) mark_what_was_before(snapshot);
   snapshot.sites_count = sites.sites;
   snapshot.capture_mean_ns = sites.capture_mean_ns;
   if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
@@ -212,6 +222,13 @@ void report_now() {
   JudgementHeld held;
   held.judge_now(stack_in_use());
   write_report(take_snapshot("request"));
+}
+
+void render_now(Judged judged, Sink& sink) {
+  const Uncounted uncounted;
+  JudgementHeld held;
+  judged == Judged::yes ? held.judge_now(stack_in_use()) : held.judge_nothing();
+  render_json(take_snapshot("request"), sink);
 }
 
 // A process may be judged only for the gate, by its host memory. If it passes, it has no report.

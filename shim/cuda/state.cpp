@@ -5,6 +5,7 @@
 #include <new>
 
 #include "shim/process/kind.hpp"
+#include "shim/process/live_page.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
@@ -96,6 +97,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
 }
 
 CudaState& state() {
+  look_at_live_page();
   CudaState* made = the_state.load(std::memory_order_acquire);
   return made ? *made : make_state();
 }

@@ -34,6 +34,7 @@ std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_milliseconds_s
 
 // Ours are not the program's blocks; and while this thread holds a lock of ours, the sites' may be among them.
 bool capture(std::uint32_t* site, std::uint32_t now) {
+  if (sites_are_asleep.load(std::memory_order_relaxed)) return false;
   if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
   *site = capture_site(kApi, Calls::frequent);
@@ -199,7 +200,8 @@ SiteId site_of_misuse() {
 String sites_mode() {
   const std::uint64_t interval = host_pool::sample_interval_bytes();
   if (!interval) return "off";
-  if (interval == 1) return "all";
+  if (sites_sleep().asleep) return "asleep";
+  if (interval == 1) return sites_sleep().woke_at_ns ? "all-since-wake" : "all";
   StringSink text;
   interval % 1024 ? text.print("{}B", interval) : text.print("{}KiB", interval / 1024);
   return text.text();

@@ -15,7 +15,7 @@ SiteId site_of_misuse();
 // A request that no memory was given for. `bytes`: SIZE_MAX: more than can be asked for.
 void record_failed(std::size_t bytes);
 
-// "512KiB", "all" or "off".
+// "512KiB", "all", "all-since-wake", "asleep" or "off".
 String sites_mode();
 
 // Live blocks with a site, grouped, worst first; sampled ones stand for the others: then the figures are estimates.

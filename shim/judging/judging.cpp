@@ -231,6 +231,10 @@ void JudgementHeld::judge_now(const void* stack_in_use) {
   if (is_ours_ && !judged_at_end) judge_live_memory(stack_in_use, false);
 }
 
+void JudgementHeld::judge_nothing() {
+  if (is_ours_ && !judged_at_end) set_judgement({});
+}
+
 void judge_at_end(const void* stack_in_use) {
   const JudgementHeld held;
   if (!held.is_ours_ || judged_at_end) return;

@@ -20,6 +20,8 @@ class JudgementHeld {
   // For a report while the program runs. What of the calling thread's stack is in use begins at `stack_in_use`; below
   // it dead frames lie. What the end found stays.
   void judge_now(const void* stack_in_use);
+  // The report shows what is live, unjudged; what the end found stays.
+  void judge_nothing();
 
  private:
   friend void judge_at_end(const void* stack_in_use);

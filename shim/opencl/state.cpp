@@ -6,6 +6,7 @@
 
 #include "shim/opencl/layers_variable.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/live_page.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
@@ -66,6 +67,7 @@ OpenclState::OpenclState(const Functions& below)
 }
 
 OpenclState& state() {
+  look_at_live_page();
   OpenclState* made = the_state.load(std::memory_order_acquire);
   return made ? *made : make_state();
 }

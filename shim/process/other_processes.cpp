@@ -106,9 +106,11 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
 
 [[gnu::cold]] pid_t parent_of(pid_t process) { return static_cast<pid_t>(field_of_state(process, 4)); }
 
+[[gnu::cold]] std::int64_t start_ticks(pid_t process) { return field_of_state(process, 22); }
+
 [[gnu::cold]] std::int64_t started_at_ns(pid_t process) {
   const std::int64_t ticks_a_second = static_cast<std::int64_t>(start_value(AT_CLKTCK));
-  const std::int64_t ticks = field_of_state(process, 22);
+  const std::int64_t ticks = start_ticks(process);
   if (ticks <= 0 || ticks_a_second <= 0) return 0;
   return now_ns(CLOCK_REALTIME) - now_ns(CLOCK_BOOTTIME) + ticks * (kSecondNs / ticks_a_second);
 }

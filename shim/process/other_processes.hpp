@@ -53,5 +53,7 @@ class Starters {
 
 // By the system's clock, to a hundredth of a second, rounded down; programs that it became by exec do not count.
 std::int64_t started_at_ns(pid_t process);
+// The same in ticks since the system started, as proc(5) has it; 0: there is none of that number.
+std::int64_t start_ticks(pid_t process);
 
 }  // namespace cistern

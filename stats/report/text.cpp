@@ -48,7 +48,10 @@ void write_header(const Snapshot& snapshot, Sink& sink) {
   sink.print("cistern {}  {}  pid {}", snapshot.version, printable(snapshot.command, kCommandBytes), snapshot.pid);
   if (snapshot.rank) sink.print("  rank {}", *snapshot.rank);
   if (snapshot.rank && snapshot.ranks) sink.print("/{}", *snapshot.ranks);
-  sink.print("  wall {}  sites={}\n", seconds(snapshot.wall_s), snapshot.sites);
+  sink.print("  wall {}  sites={}", seconds(snapshot.wall_s), snapshot.sites);
+  if (snapshot.sites_are_asleep) sink.write(", asleep (CISTERN_WAKE)");
+  if (snapshot.sites_woke_at_s) sink.print(" since the wake at {}", seconds(*snapshot.sites_woke_at_s));
+  sink.write("\n");
 }
 
 // The leaks of one side, the program's or its libraries', by what is worst.
@@ -407,8 +410,12 @@ void write_leak(const Entry& entry, std::size_t rank, bool running, std::size_t 
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}{}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             text_of(leak.leak_class), leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
-             seconds(leak.last_s), leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
+             text_of(leak.leak_class),
+             leak.inherited     ? ", from before the fork"
+             : leak.before_wake ? ", from before the wake"
+                                : "",
+             seconds(leak.first_s), seconds(leak.last_s),
+             leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
   if (by_library(leak) && !leak.is_host && leak.leak_class != LeakClass::live)
     sink.print("     allocated by a library, not by the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
@@ -489,7 +496,9 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   for (std::size_t i = 0; i < shown; ++i) write_leak(sites[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
   if (rest.blocks)
     sink.print("      and {} in {} without a call site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
-               all ? "allocated by Cistern itself, or before it was ready" : "no sample has their size and class");
+               all                           ? "allocated by Cistern itself, or before it was ready"
+               : snapshot.have_sites_slept() ? "from before the wake, or no sample has their size and class"
+                                             : "no sample has their size and class");
 }
 
 // Memory that grew until the end; the end may have freed it.

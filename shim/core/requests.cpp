@@ -1,5 +1,5 @@
-// See lifecycle_requests.hpp.
-#include "shim/lifecycle_requests.hpp"
+// See requests.hpp.
+#include "shim/core/requests.hpp"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include "pool/base/file_status.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/live.hpp"
 #include "shim/judging/judging.hpp"
-#include "shim/lifecycle.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/small_file.hpp"
@@ -30,16 +30,30 @@ using Join = decltype(&pthread_join);
 // The process that is to report; 0: none. A child of a fork may find its parent's there.
 constinit std::atomic<int> asked{0};
 constexpr int kEnd = -1;
+constinit std::atomic<std::uint32_t> own_bell{0};
 
 constinit pthread_t thread;
-constinit bool is_there = false;
+constinit std::atomic<bool> is_there{false};
 
 constexpr timespec kLook{1, 0};
 
-void futex(int operation, unsigned value) {
-  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&asked),
-              static_cast<std::uintptr_t>(operation | FUTEX_PRIVATE_FLAG), value,
+int own_pid() { return static_cast<int>(system_call(SYS_getpid)); }
+
+std::atomic<std::uint32_t>& current_bell() {
+  std::atomic<std::uint32_t>* const of_page = live::bell();
+  return of_page ? *of_page : own_bell;
+}
+
+// Other processes ring the page's bell.
+void futex(std::atomic<std::uint32_t>& word, int operation, unsigned value) {
+  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), static_cast<std::uintptr_t>(operation), value,
               reinterpret_cast<std::uintptr_t>(&kLook), 0, 0);
+}
+
+void ring() {
+  std::atomic<std::uint32_t>& bell = current_bell();
+  bell.fetch_add(1);
+  futex(bell, FUTEX_WAKE, 1);
 }
 
 // The program's threads have all ended, the first one by pthread_exit: a thread that waits here would keep it alive.
@@ -57,12 +71,17 @@ bool is_last_thread() {
 void* answer_requests(void*) {
   note_own_thread(static_cast<int>(system_call(SYS_gettid)));
   for (;;) {
+    std::atomic<std::uint32_t>& bell = current_bell();
+    const std::uint32_t rung = bell.load();
     const int process = asked.exchange(0);
     if (process == kEnd) return nullptr;
-    if (process == getpid() && phase() == Phase::running) report_now();
-    if (process) continue;
-    futex(FUTEX_WAIT, 0);
-    if (!asked.load() && is_last_thread()) return nullptr;
+    if (phase() == Phase::running) {
+      if (process == own_pid()) report_now();
+      live::answer();
+    }
+    if (bell.load() != rung) continue;
+    futex(bell, FUTEX_WAIT, rung);
+    if (bell.load() == rung && is_last_thread()) return nullptr;
   }
 }
 
@@ -70,28 +89,32 @@ void* answer_requests(void*) {
 
 // With all signals blocked: none of the program's is for it.
 bool await_requests() {
+  if (is_there.exchange(true)) return true;
   const Uncounted uncounted;
   const auto create = reinterpret_cast<Create>(first_definition("pthread_create"));
   std::uint64_t all = ~std::uint64_t{0}, before = 0;
   system_call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<std::uintptr_t>(&all),
               reinterpret_cast<std::uintptr_t>(&before), sizeof all);
-  is_there = create && create(&thread, nullptr, answer_requests, nullptr) == 0;
+  const bool started = create && create(&thread, nullptr, answer_requests, nullptr) == 0;
   system_call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<std::uintptr_t>(&before), 0, sizeof before);
-  return is_there;
+  is_there = started;
+  return started;
 }
 
 void dismiss_requests() {
   const auto join = reinterpret_cast<Join>(first_definition("pthread_join"));
-  if (!is_there || !join) return;
+  if (!join || !is_there.load()) return;
   asked.store(kEnd);
-  futex(FUTEX_WAKE, 1);
+  ring();
   join(thread, nullptr);
   is_there = false;
 }
 
+void requests_after_fork_in_child() { is_there = false; }
+
 void request_report() {
-  asked.store(this_process());
-  futex(FUTEX_WAKE, 1);
+  asked.store(own_pid());
+  ring();
 }
 
 }  // namespace cistern
