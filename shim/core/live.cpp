@@ -210,6 +210,7 @@ void make_page() {
   if (LivePage* const memory = make_file(names, pid, error)) {
     current = new (internal_allocate(sizeof(Page))) Page{names, pid, memory};
     live_bell_was_rung = on_call_for_gpu;
+    has_files = true;
     unwatched_live_bell.store(&memory->bell, std::memory_order_release);
   } else {
     say_no_page(names, error);
@@ -270,8 +271,7 @@ void wake_who_waits(std::atomic<std::uint32_t>& answered) {
 
 }  // namespace
 
-void note_start() {
-  if (!has_own_thread()) return;
+void start() {
   make_page();
   start_thread();
 }
@@ -300,7 +300,7 @@ void answer() {
 }
 
 // A report may be on its way into its file.
-void end() {
+void remove_files() {
   Page* const page = current.load();
   if (!page || page->pid != own_pid() || has_ended.exchange(true)) return;
   unwatched_live_bell = nullptr;
@@ -317,17 +317,18 @@ void leave() {
 
 void come_back() {
   has_ended = false;
-  has_own_thread() ? note_start() : gpu_used() ? note_gpu_used() : void();
+  has_own_thread() ? start() : gpu_used() ? note_gpu_used() : void();
 }
 
-void after_fork_in_child() {
+void begin_anew_in_child() {
   Page* const page = current.exchange(nullptr);
+  has_files = false;
   unwatched_live_bell = nullptr;
   has_ended = false;
   is_writing = false;
   if (!page) return;
   system_call(SYS_munmap, word(page->memory), LivePage::kBytes);
-  if (has_own_thread()) return note_start();
+  if (has_own_thread()) return start();
   unwatched_live_bell = &page_is_due;
 }
 

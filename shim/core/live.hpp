@@ -6,16 +6,29 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shim/process/process.hpp"
+
 namespace cistern::live {
 
-// Nothing, unless it was asked for. Each is idempotent.
-void note_start();     // where a thread may be started: behind constructors
+// Where a thread may be started: behind constructors. (Processes without one do not even look at the code.)
+void start();
+inline void note_start() {
+  if (options().live == "thread") start();
+}
 void note_gpu_used();  // under no lock
-void end();            // the process ends: its files go
+// The process ends: its files go. Idempotent.
+void remove_files();
+inline constinit std::atomic<bool> has_files{false};
+inline void end() {
+  if (has_files.load(std::memory_order_relaxed)) remove_files();
+}
 // Around a filter of system calls, which may forbid ours.
 void leave();
 void come_back();
-void after_fork_in_child();
+void begin_anew_in_child();
+inline void after_fork_in_child() {
+  if (has_files.load(std::memory_order_relaxed)) begin_anew_in_child();
+}
 
 // Counted up and woken by who asks; null: there is no page.
 std::atomic<std::uint32_t>* bell();

@@ -41,7 +41,6 @@ struct Place {
 constinit String* pattern = nullptr;  // the path, absolute, with its %p
 constinit Place* place = nullptr;     // null: nothing is recorded
 constinit bool is_forked = false;
-constinit std::atomic<bool> has_ended{false};
 
 // Programs change their directory later.
 String absolute(String path) {
@@ -179,9 +178,8 @@ void say_what_went_wrong() {
 
 }  // namespace
 
-void note_recording() {
+void make_recording() {
   const String& asked = options().record;
-  if (asked.empty()) return;
   if (system_calls_are_filtered()) return warn_later("CISTERN_RECORD: a process of few system calls is not recorded");
   const Uncounted uncounted;
   pattern = new (internal_allocate(sizeof(String))) String(absolute(asked));
@@ -190,13 +188,12 @@ void note_recording() {
   if (!can_be_made(path)) return;
   place = make_place(path, pid);
   recording::start(place->plan);
+  is_recording = true;
 }
-
-bool is_recorded() { return place && !has_ended.load(); }
 
 void end_recording() {
   if (!place || system_calls_are_filtered() || system_call(SYS_getpid) != place->pid) return;
-  if (has_ended.exchange(true)) return;
+  if (!is_recording.exchange(false)) return;
   const Uncounted uncounted;
   if (recording::end_chunks()) {
     Names names;
@@ -211,10 +208,11 @@ void end_recording() {
 void recording_after_fork_in_child(bool under_lock) {
   if (!place) return;
   is_forked = true;
-  has_ended = false;
+  is_recording = true;
   const int pid = static_cast<int>(system_call(SYS_getpid));
   if (under_lock || recording::is_writing_here() || system_calls_are_filtered()) {
     place = nullptr;
+    is_recording = false;
     return recording::record_nothing_in_child();
   }
   place = make_place(expanded_path(*pattern, pid), pid);
