@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
+#include "stats/copy_direction.hpp"
 #include "stats/history.hpp"
 #include "stats/leak_class.hpp"
 #include "stats/standing.hpp"
@@ -185,8 +186,7 @@ struct TransferFigures {
   std::uint32_t site = 0;
   Vector<FrameFigures> frames;  // leaf first; found by resolve()
 
-  // Neither between devices nor where the direction is unknown does the type of the host memory exist.
-  bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
+  bool touches_host() const { return cistern::touches_host(direction); }
 };
 
 // Copies of one call site, of one direction, one type of host memory and one way of waiting.

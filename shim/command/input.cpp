@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
 
+#include "shim/process/file_names.hpp"
 #include "stats/formats/read.hpp"
 #include "stats/formats/recorded_run.hpp"
 #include "stats/formats/recording.hpp"
@@ -33,13 +36,16 @@ void add_file(formats::RunReader& reader, const std::string& path) {
   }
 }
 
-// A process names both of its files alike, and "4711.4711.rec" is a program that a recorded process 4711 executed.
-bool has_report(const fs::path& recording, const std::set<std::string>& reports) {
-  const std::string name = recording.stem();
-  if (reports.contains(name)) return true;
-  const std::size_t dot = name.rfind('.');
-  const std::string first = name.substr(0, dot);
-  return dot != name.npos && first.ends_with(name.substr(dot + 1)) && reports.contains(first);
+// The names of the recordings of a process with this report, and of the programs that it executed before or after: all
+// have its number.
+void add_recordings_of(const std::string& report, std::set<std::string>& names) {
+  const std::string name = fs::path(report).stem();
+  std::size_t number = name.size();
+  while (number > 0 && std::isdigit(static_cast<unsigned char>(name[number - 1]))) --number;
+  int pid = 0;
+  std::from_chars(name.data() + number, name.data() + name.size(), pid);
+  for (int nth = 0; nth < (pid ? kNamesOfRecording : 1); ++nth)
+    names.emplace(name_of_recording(name + ".rec", pid, nth));
 }
 
 std::vector<std::string> files_of_folder(const std::string& folder) {
@@ -52,10 +58,11 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
     if (at->path().extension() == ".rec") recordings.push_back(at->path());
   }
   if (error) throw BadInput(folder + ": " + error.message());
-  std::set<std::string> reports;
-  for (const std::string& file : files) reports.insert(fs::path(file).stem());
+  std::set<std::string> reported;
+  if (!recordings.empty())
+    for (const std::string& report : files) add_recordings_of(report, reported);
   for (const std::string& file : recordings)
-    if (!has_report(file, reports)) files.push_back(file);
+    if (!reported.contains(fs::path(file).filename())) files.push_back(file);
   std::ranges::sort(files);
   return files;
 }
