@@ -15,6 +15,7 @@
 #include "stats/formats/gzip.hpp"
 #include "stats/formats/heaptrack.hpp"
 #include "stats/formats/memory_viz.hpp"
+#include "stats/formats/parquet.hpp"
 #include "stats/formats/perfetto.hpp"
 #include "stats/formats/pprof.hpp"
 #include "stats/formats/rmm.hpp"
@@ -27,12 +28,26 @@ using formats::Run;
 using formats::Value;
 
 struct Format {
-  std::string (*write)(const Run&, Value);  // null: it is made of one recording
+  std::string (*write)(const Run&, Value);  // null: one of the others below is there
   const char* suffix;
   bool always_packed;  // others: where the file's name ends in .gz
   const char* opened_by;
   void (*write_recording)(const formats::Recording&, const Write&) = nullptr;
+  void (*write_each)(const std::vector<std::string>& paths, const Write&) = nullptr;  // one process after another
 };
+
+// A run has a folder of its own, as `cistern run` makes it.
+std::string run_name(const std::string& report) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(report, error)) return {};
+  return std::filesystem::weakly_canonical(report, error).parent_path().filename();
+}
+
+void write_parquet(const std::vector<std::string>& paths, const Write& write) {
+  formats::Parquet table(write);
+  for_each_report(paths, [&](const std::string& file) { table.add(run_name(file), read_reports({file})); });
+  table.end();
+}
 
 const std::map<std::string, Format> kFormats = {
     {"csv", {[](const Run& run, Value) { return formats::csv(run); }, ".csv", false, "a spreadsheet or a database"}},
@@ -41,6 +56,7 @@ const std::map<std::string, Format> kFormats = {
     {"memory_viz",
      {nullptr, ".pickle", false, "docs.pytorch.org/memory_viz, python -m torch.cuda._memory_viz",
       [](const formats::Recording& recording, const Write& write) { write(formats::memory_viz(recording)); }}},
+    {"parquet", {nullptr, ".parquet", false, "DuckDB, pandas, Polars, Spark", nullptr, write_parquet}},
     {"perfetto", {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev"}},
     {"pprof", {formats::pprof, ".pb.gz", true, "go tool pprof"}},
     {"rmm", {nullptr, ".csv", false, "RMM's replay, a data frame", formats::rmm}},
@@ -75,11 +91,11 @@ void produce_from_recording(const Format& format, const Arguments& arguments, co
 }
 
 void produce(const Format& format, const Arguments& arguments, const Write& write) {
-  if (!format.write) return produce_from_recording(format, arguments, write);
-  const Run run = read_reports(arguments.paths);
+  if (format.write_recording) return produce_from_recording(format, arguments, write);
   try {
-    write(format.write(run, arguments.sample));
-  } catch (const formats::TooManyBlocks& error) {
+    if (format.write_each) return format.write_each(arguments.paths, write);
+    write(format.write(read_reports(arguments.paths), arguments.sample));
+  } catch (const formats::BadReport& error) {
     throw BadInput(arguments.paths.front() + " " + error.what());
   }
 }

@@ -20,7 +20,8 @@ import jsonschema
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PERFETTO = ROOT / "build" / "python-packages" / "perfetto"
+PACKAGES = ROOT / "build" / "python-packages"
+PERFETTO, PYARROW = PACKAGES / "perfetto", PACKAGES / "pyarrow"
 ARGUMENTS = None
 TIME_LIMIT_S = 120
 VALUES = ("live", "lost", "peak")
@@ -103,6 +104,10 @@ class ExportTest(unittest.TestCase):
         if not shutil.which(tool):
             self.skipTest(f"no {tool} here ({setup})")
 
+    def need_package(self, package):
+        if not (package / "complete").exists():
+            self.skipTest(f"no {package.parent.name}/{package.name} (scripts/python-packages)")
+
 
 def folded_sums(text, kind_of):
     sums = collections.Counter()
@@ -152,6 +157,112 @@ class Csv(ExportTest):
         lost = self.execute("sqlite3", ":memory:", ".import --csv a.csv t",
                             "select sum(lost_bytes), stack from t where kind = 'opencl' group by stack order by 1 desc")
         self.assertEqual(lost.stdout.decode().splitlines()[0], "3145728|main;load_weights")
+
+
+class Parquet(ExportTest):
+    READ = """
+import json, sys
+import pyarrow.parquet
+table = pyarrow.parquet.read_table(sys.argv[1])
+types = {field.name: [str(field.type), field.nullable] for field in table.schema}
+json.dump({"types": types, "rows": table.to_pylist()}, sys.stdout)
+"""
+    TYPES = dict.fromkeys(("run", "program", "kind", "class", "object", "call", "owner", "file", "stack"),
+                          ["string", True]) | dict.fromkeys(("rank", "line"), ["int64", True]) | dict.fromkeys(
+                              ("first_s", "last_s"), ["double", True]) | {"suppressed": ["bool", False]}
+
+    def setUp(self):
+        self.need_package(PYARROW)
+
+    def rows(self, *reports):
+        """What Arrow reads, none of whose columns has another type than the page says."""
+        out = self.folder / "a.parquet"
+        self.execute(ARGUMENTS.cistern, "export", "--to", "parquet", *reports, "-o", out)
+        read = json.loads(self.execute(PYARROW / "bin" / "python", "-c", self.READ, out).stdout)
+        self.assertEqual(read["types"], {name: self.TYPES.get(name, ["int64", False]) for name in read["types"]})
+        return read["rows"]
+
+    @staticmethod
+    def function(frame):
+        if frame.get("function"):
+            return frame["function"]
+        if frame.get("module"):
+            return f"{frame['module'].rpartition('/')[2]}+{frame['offset']:#x}"
+        return "?" if frame.get("file") else f"{frame['address']:#x} (generated code)"
+
+    def of_site(self, row):
+        frames = row.get("frames") or [{"function": "(no call site)"}]
+        return {"file": frames[0].get("file") or frames[0].get("module") or None, "line": frames[0].get("line") or None,
+                "stack": ";".join(self.function(frame).replace(";", ":") for frame in reversed(frames))}
+
+    def expected(self, run, report):
+        """The table's rows, from the JSON alone."""
+        process = report["cistern"]
+        none = {"run": run, "program": process["command"].split(" ")[0].rpartition("/")[2] or None,
+                "pid": process["pid"], "rank": process.get("rank"), "class": None, "object": None, "call": None,
+                "owner": None, "suppressed": False, "first_s": None, "last_s": None, "file": None, "line": None} | {
+                    f"{value}_{figure}": 0 for value in VALUES for figure in ("blocks", "bytes")}
+        for row in report["leaks"]:
+            lost = row["class"] in ("lost", "indirectly lost") or (
+                row["class"] == "held only by the driver" and row["kind"] != "host")
+            lost = lost and not row.get("suppressed")
+            yield none | self.of_site(row) | {
+                "kind": row["kind"], "class": row["class"], "object": row["object"] or None,
+                "call": row.get("api") or None, "owner": row.get("owner") or None,
+                "suppressed": bool(row.get("suppressed")), "live_blocks": row["blocks"], "live_bytes": row["bytes"],
+                "lost_blocks": row["blocks"] * lost, "lost_bytes": row["bytes"] * lost, "first_s": row["first_s"],
+                "last_s": row["last_s"]}
+        if rest := report.get("host_without_site", {}).get("bytes"):
+            yield none | {"kind": "host", "live_blocks": report["host_without_site"]["blocks"], "live_bytes": rest,
+                          "stack": "(no call site)"}
+        named = collections.Counter()
+        for row in report["at_peak"]:
+            named[row["kind"]] += row["peak_bytes"]
+            yield none | self.of_site(row) | {"kind": row["kind"], "peak_blocks": row["peak_blocks"],
+                                              "peak_bytes": row["peak_bytes"]}
+        for kind, figures in report["kinds"].items():
+            rest = figures["peak_bytes"] - named[kind]
+            if f"kinds.{kind}.peak_bytes" not in report["estimated"] and rest > 0:
+                yield none | {"kind": kind, "peak_bytes": rest, "stack": "(other call sites)"}
+
+    @of_each_report
+    def test_every_value_is_that_of_the_report(self, report, expected):
+        self.assertEqual(self.rows(report), list(self.expected("reports", expected.report)))
+
+    def test_empty_long_and_foreign_texts(self):
+        folder = self.folder / "strange runs ü"
+        folder.mkdir()
+        report = json.loads((self.report_folder / "opencl.json").read_text())
+        leak = report["leaks"][0]
+        report["cistern"] |= {"rank": 2 ** 31, "command": ""}
+        report["leaks"] = [leak | change for change in (
+            {"owner": "", "object": "", "frames": []},
+            {"owner": "größe 内存 🦆", "frames": [{"function": "λ<T>(x, \"y\")", "file": "ñ.cpp", "line": 2 ** 32}]},
+            {"blocks": 2 ** 63 - 1, "bytes": 2 ** 62, "frames": [{"function": "f" * 3_000_000, "file": "/" * 5000}]},
+            {"first_s": 0, "last_s": 1e-6, "suppressed": True, "frames": leak["frames"] * 200})]
+        (folder / "a.json").write_text(json.dumps(report))
+        self.assertEqual(self.rows(folder), list(self.expected(folder.name, report)))
+        report["leaks"] = report["at_peak"] = []
+        report["kinds"] = {}
+        report.pop("host_without_site", None)
+        (folder / "a.json").write_text(json.dumps(report))
+        self.assertEqual(self.rows(folder), [])
+
+    def test_texts_of_all_numbers_of_bits_and_groups(self):
+        report = json.loads((self.report_folder / "opencl.json").read_text())
+        leak = report["leaks"][0]
+        for count in (1, 2, 3, 9, 257, 66_000):
+            report["leaks"] = [leak | {"bytes": i, "owner": f"o{i % 1000}" if i % 3 else "",
+                                       "frames": [{"function": str(i), "module": "m"}]} for i in range(count)]
+            (self.folder / "many.txt").write_text(json.dumps(report))
+            self.assertEqual(self.rows("many.txt"), list(self.expected(self.folder.name, report)))
+
+    def test_of_a_folder_it_has_the_rows_of_each(self):
+        rows = self.rows(self.report_folder)
+        each = [row for name in sorted(self.reports) for row in self.rows(self.report_folder / f"{name}.json")]
+        self.assertEqual(rows, each)
+        table = list(csv.DictReader(io.StringIO(self.export("csv", self.report_folder).stdout.decode())))
+        self.assertEqual([list(row)[1:] for row in rows], [list(row) for row in table])
 
 
 class Pprof(ExportTest):
@@ -265,8 +376,7 @@ class Speedscope(ExportTest):
 
 class Perfetto(ExportTest):
     def setUp(self):
-        if not (PERFETTO / "complete").exists():
-            self.skipTest(f"no {PERFETTO.parent.name}/{PERFETTO.name} (scripts/python-packages)")
+        self.need_package(PERFETTO)
 
     def trace(self, report):
         """The trace, all of whose fields Perfetto's description knows, and the description."""

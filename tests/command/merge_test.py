@@ -1,4 +1,5 @@
-"""`cistern merge`: 10,000 simulated ranks, in bounded memory; and the page's example with Dask.
+"""`cistern merge`, and `cistern export --to parquet`: 10,000 simulated ranks, in bounded memory; and the page's example
+with Dask.
 
 usage: merge_test.py CISTERN SHIM PAGE
 """
@@ -47,17 +48,20 @@ class Ranks(unittest.TestCase):
             (folder / f"rank-{rank}.json").write_text(json.dumps(self.one))
         return folder
 
+    def bounded(self, what, *arguments):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = cistern(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        print(f"{what}: {after.ru_utime - before.ru_utime:.1f} s, {after.ru_maxrss >> 10} MiB", file=sys.stderr)
+        self.assertLess(after.ru_maxrss << 10, 64 << 20)
+        return ran
+
     def test_ten_thousand_in_bounded_memory(self):
         folder = self.write("many", range(RANKS))
         bytes_read = sum(path.stat().st_size for path in folder.iterdir())
         out = self.folder / "merged.json"
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = cistern("merge", "-o", out, folder)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        print(f"{RANKS} ranks, {bytes_read >> 20} MiB: {after.ru_utime - before.ru_utime:.1f} s, "
-              f"{after.ru_maxrss >> 10} MiB", file=sys.stderr)
-        self.assertLess(after.ru_maxrss << 10, 64 << 20)
+        ran = self.bounded(f"merge of {RANKS} ranks, {bytes_read >> 20} MiB", "merge", "-o", out, folder)
         merged = json.loads(out.read_text())
         host = merged["kinds"]["host"]
         self.assertEqual(merged["cistern_merge"]["processes"], RANKS)
@@ -68,6 +72,10 @@ class Ranks(unittest.TestCase):
         live = [leak for leak in self.one["leaks"] if not leak.get("suppressed")]
         self.assertEqual(sum(site["bytes"]["sum"] for site in merged["sites"]),
                          RANKS * sum(leak["bytes"] for leak in live))
+        table = self.folder / "all.parquet"
+        self.bounded("the table of them", "export", "--to", "parquet", "-o", table, folder)
+        self.assertLess(table.stat().st_size, bytes_read // 50)
+        self.assertEqual(table.read_bytes()[-4:], b"PAR1")
 
     def test_parts_merge_to_the_whole(self):
         whole, parts = self.folder / "whole.json", [self.folder / "first.json", self.folder / "second.json"]
