@@ -439,6 +439,7 @@ struct Snapshot {
   int pid;
   std::optional<int> rank, ranks;
   String command;
+  std::optional<double> start_unix_s;  // by the wall clock
   double wall_s;
   const char* moment;      // "exit", "_exit", "call", "request", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"

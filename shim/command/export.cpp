@@ -17,6 +17,7 @@
 #include "stats/formats/memory_viz.hpp"
 #include "stats/formats/parquet.hpp"
 #include "stats/formats/perfetto.hpp"
+#include "stats/formats/perfetto_archive.hpp"
 #include "stats/formats/pprof.hpp"
 #include "stats/formats/rmm.hpp"
 #include "stats/formats/speedscope.hpp"
@@ -33,7 +34,8 @@ struct Format {
   bool always_packed;  // others: where the file's name ends in .gz
   const char* opened_by;
   void (*write_recording)(const formats::Recording&, const Write&) = nullptr;
-  void (*write_each)(const std::vector<std::string>& paths, const Write&) = nullptr;  // one process after another
+  // One process after another. Beside `write`: where the file's name is that of an archive.
+  void (*write_each)(const std::vector<std::string>& paths, const Write&) = nullptr;
 };
 
 // A run has a folder of its own, as `cistern run` makes it.
@@ -49,6 +51,14 @@ void write_parquet(const std::vector<std::string>& paths, const Write& write) {
   table.end();
 }
 
+bool is_archive(const std::string& name) { return name.ends_with(".tar") || name.ends_with(".tar.gz"); }
+
+void write_perfetto_archive(const std::vector<std::string>& paths, const Write& write) {
+  formats::PerfettoArchive archive(write);
+  for_each_report(paths, [&](const std::string& file) { archive.add(read_reports({file})); });
+  archive.end();
+}
+
 const std::map<std::string, Format> kFormats = {
     {"csv", {[](const Run& run, Value) { return formats::csv(run); }, ".csv", false, "a spreadsheet or a database"}},
     {"folded", {formats::folded, ".folded", false, "flamegraph.pl, speedscope.app, ui.perfetto.dev"}},
@@ -57,7 +67,9 @@ const std::map<std::string, Format> kFormats = {
      {nullptr, ".pickle", false, "docs.pytorch.org/memory_viz, python -m torch.cuda._memory_viz",
       [](const formats::Recording& recording, const Write& write) { write(formats::memory_viz(recording)); }}},
     {"parquet", {nullptr, ".parquet", false, "DuckDB, pandas, Polars, Spark", nullptr, write_parquet}},
-    {"perfetto", {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev"}},
+    {"perfetto",
+     {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev", nullptr,
+      write_perfetto_archive}},
     {"pprof", {formats::pprof, ".pb.gz", true, "go tool pprof"}},
     {"rmm", {nullptr, ".csv", false, "RMM's replay, a data frame", formats::rmm}},
     {"speedscope", {formats::speedscope, ".speedscope.json", false, "speedscope.app"}},
@@ -93,7 +105,8 @@ void produce_from_recording(const Format& format, const Arguments& arguments, co
 void produce(const Format& format, const Arguments& arguments, const Write& write) {
   if (format.write_recording) return produce_from_recording(format, arguments, write);
   try {
-    if (format.write_each) return format.write_each(arguments.paths, write);
+    if (format.write_each && (!format.write || is_archive(arguments.out)))
+      return format.write_each(arguments.paths, write);
     write(format.write(read_reports(arguments.paths), arguments.sample));
   } catch (const formats::BadReport& error) {
     throw BadInput(arguments.paths.front() + " " + error.what());

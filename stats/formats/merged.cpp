@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stats/formats/read.hpp"
+#include "stats/formats/samples.hpp"
 
 namespace cistern::formats {
 namespace {
@@ -13,10 +14,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr Count kSchema = 1;
 constexpr char kHead[] = "cistern_merge";
-
-std::string process_name(const Process& process) {
-  return process.rank ? "rank " + std::to_string(*process.rank) : "pid " + std::to_string(process.pid);
-}
 
 bool is_larger(const Spread::At& one, const Spread::At& other) {
   return one.value != other.value ? one.value > other.value : one.process < other.process;
@@ -72,7 +69,7 @@ void add_sites(Merged& merged, const Run& run, const Report& report) {
                 MergedSite{one.site.kind, one.site.leak_class, one.site.object, one.site.api, one.site.frames, 0, {}})
             .first->second;
     into.blocks += one.site.blocks;
-    into.bytes.add(one.bytes, process_name(report.cistern));
+    into.bytes.add(one.bytes, rank_or_pid(report.cistern));
   }
 }
 
@@ -161,7 +158,7 @@ void MergedKind::merge(const MergedKind& other) {
 Merged merged(const Run& run) {
   Merged all;
   for (const Report& report : run.reports) {
-    const std::string process = process_name(report.cistern);
+    const std::string process = rank_or_pid(report.cistern);
     ++all.processes;
     for (const auto& [name, kind] : report.kinds) {
       MergedKind one;

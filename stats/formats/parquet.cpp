@@ -146,8 +146,8 @@ class Column {
     Chunk chunk{dictionary.bytes + data.bytes, {}, dictionary.unpacked_bytes + data.unpacked_bytes};
     ThriftStruct of;
     of.number32(kChunkType, type_);
-    of.numbers32(kChunkEncodings, has_dictionary ? std::vector<Count>{kPlain, kRle, kRleDictionary}
-                                                 : std::vector<Count>{kPlain, kRle});
+    of.numbers32(kChunkEncodings,
+                 has_dictionary ? std::vector<Count>{kPlain, kRle, kRleDictionary} : std::vector<Count>{kPlain, kRle});
     of.texts(kChunkPath, {name_});
     of.number32(kChunkCodec, kGzip);
     of.number64(kChunkValues, defined_.size());
@@ -198,7 +198,7 @@ class Column {
   Type type_;
   Repetition repetition_;
   std::vector<std::uint32_t> defined_;  // 0: null, of each row
-  // Of the rows that are not null:
+  // For each row that is not null:
   std::string plain_;                   // numbers
   std::vector<std::uint32_t> indices_;  // texts, by their places in the dictionary; flags
   std::unordered_map<std::string, std::uint32_t> numbers_;
@@ -220,9 +220,7 @@ struct Values {
   void operator()(const char*, bool value) { at++->add_flag(value); }
   void operator()(const char*, Count value) { at++->add_number(signed_count(value)); }
   void operator()(const char* name, std::optional<Count> value) { value ? (*this)(name, *value) : at++->add_null(); }
-  void operator()(const char*, std::optional<Seconds> value) {
-    value ? at->add_number(*value) : at->add_null(), ++at;
-  }
+  void operator()(const char*, std::optional<Seconds> value) { value ? at->add_number(*value) : at->add_null(), ++at; }
 };
 
 }  // namespace
@@ -255,7 +253,7 @@ class Parquet::Writer {
     file.structures(kSchema, schema);
     file.number64(kRows, rows_);
     file.structures(kRowGroups, groups_);
-    file.text(kCreatedBy, "cistern version " CISTERN_VERSION);
+    file.text(kCreatedBy, std::string("cistern") + " version " CISTERN_VERSION);
     std::string footer = file.bytes();
     append(footer, static_cast<std::uint32_t>(footer.size()));
     put(footer + kMagic);

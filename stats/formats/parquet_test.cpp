@@ -50,7 +50,8 @@ TEST(Parquet, OfNothingItHasItsColumns) {
   EXPECT_TRUE(file.starts_with("PAR1"));
   EXPECT_TRUE(file.ends_with("PAR1"));
   EXPECT_EQ(footer_bytes(file), file.size() - 12);
-  for (const char* column : {"run", "program", "live_bytes", "stack"}) EXPECT_NE(file.find(column), file.npos) << column;
+  for (const char* column : {"run", "program", "live_bytes", "stack"})
+    EXPECT_NE(file.find(column), file.npos) << column;
 }
 
 TEST(Parquet, TheSameRunsAreTheSameBytes) {

@@ -219,6 +219,7 @@ class Maker {
     const RecordingHead& head = recording_.head();
     Process& process = report_.cistern;
     process.version = head.version, process.command = head.command, process.pid = head.pid;
+    if (head.start_unix_ns) process.start_unix_s = static_cast<Seconds>(head.start_unix_ns) / 1e9;
     process.moment = head.ended_s ? "exit" : "recording";
     process.wall_s = first_.end_s;
     report_.sites.mode = "gpu:all,host:" + (head.host_sample_bytes == 1 ? "all"

@@ -112,8 +112,7 @@ TEST(RecordedRun, WhereNoHostMemoryIsCopiedItHasNoType) {
   const MadeRecording with = made({copies});
   std::map<std::string, bool> has_type;
   const auto run = run_of(Recording(with.bytes));
-  for (const Transfer& row : run.reports[0].transfers)
-    has_type[row.direction] = row.pageable.has_value();
+  for (const Transfer& row : run.reports[0].transfers) has_type[row.direction] = row.pageable.has_value();
   EXPECT_EQ(has_type, (std::map<std::string, bool>{{"host to device", true},
                                                    {"device to host", true},
                                                    {"device to device", false},

@@ -21,7 +21,7 @@ TableRow row_of(const Samples& samples, const Sample& sample) {
   const Frame& innermost = samples.frames[sample.stack.front()];
   TableRow row;
   row.program = program_name(process), row.pid = process.pid, row.rank = process.rank;
-  row.kind = printable(sample.kind);
+  row.start_unix_s = process.start_unix_s, row.kind = printable(sample.kind);
   if (const LiveRow* const of = sample.row) {
     row.leak_class = printable(of->leak_class), row.object = printable(of->object), row.call = printable(of->api);
     row.owner = printable(of->owner), row.suppressed = of->suppressed;

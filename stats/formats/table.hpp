@@ -14,12 +14,13 @@ struct TableRow {
   std::optional<Count> rank, line;
   bool suppressed = false;
   Amount live, lost, peak;
-  std::optional<Seconds> first_s, last_s;
+  std::optional<Seconds> start_unix_s, first_s, last_s;
 };
 template <class Visitor>
 void visit_columns(Visitor& visit, const TableRow& of) {
-  visit("program", of.program), visit("pid", of.pid), visit("rank", of.rank), visit("kind", of.kind);
-  visit("class", of.leak_class), visit("object", of.object), visit("call", of.call), visit("owner", of.owner);
+  visit("program", of.program), visit("pid", of.pid), visit("rank", of.rank);
+  visit("start_unix_s", of.start_unix_s), visit("kind", of.kind), visit("class", of.leak_class);
+  visit("object", of.object), visit("call", of.call), visit("owner", of.owner);
   visit("suppressed", of.suppressed), visit("live_blocks", of.live.blocks), visit("live_bytes", of.live.bytes);
   visit("lost_blocks", of.lost.blocks), visit("lost_bytes", of.lost.bytes), visit("peak_blocks", of.peak.blocks);
   visit("peak_bytes", of.peak.bytes), visit("first_s", of.first_s), visit("last_s", of.last_s);

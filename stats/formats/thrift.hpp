@@ -12,7 +12,7 @@ namespace cistern::formats {
 
 class ThriftStruct {
  public:
-  // What a reader expects of a field, although both are written alike.
+  // Both are written alike; readers expect one type of a field.
   void number32(int field, Count value) { number(field, kNumber32, value); }
   void number64(int field, Count value) { number(field, kNumber64, value); }
   void text(int field, std::string_view value) {

@@ -13,7 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 
 import jsonschema
@@ -73,8 +75,10 @@ def setUpModule():
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CISTERN_", "LD_"))} | {
             "LD_PRELOAD": ARGUMENTS.shim, "LD_LIBRARY_PATH": ARGUMENTS.libraries, "CISTERN_SITES": "all",
             "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"}
+        began = time.time()
         subprocess.run([str(part) for part in command], env=environment, stdout=subprocess.DEVNULL, check=True,
                        timeout=TIME_LIMIT_S)
+        ExportTest.run_times[name] = began, time.time()
         ExportTest.reports[name] = Expected(json.loads(report.read_text()))
 
 
@@ -89,7 +93,7 @@ def of_each_report(test):
 
 class ExportTest(unittest.TestCase):
     folder = report_folder = None
-    reports = {}
+    reports, run_times = {}, {}
 
     def execute(self, *command, status=0):
         done = subprocess.run([str(part) for part in command], capture_output=True, timeout=TIME_LIMIT_S,
@@ -151,6 +155,13 @@ class Csv(ExportTest):
         for value in VALUES:
             self.assertEqual({kind: bytes_ for kind, bytes_ in sums[value].items() if bytes_}, expected.bytes_of(value))
 
+    def test_it_says_when_a_process_started(self):
+        for name, (began, ended) in self.run_times.items():
+            text = self.export("csv", self.report_folder / f"{name}.json").stdout.decode()
+            for row in csv.DictReader(io.StringIO(text)):
+                self.assertLess(began - 0.1, float(row["start_unix_s"]))
+                self.assertLess(float(row["start_unix_s"]), ended)
+
     def test_a_database_reads_it(self):
         self.need("sqlite3")
         self.export("csv", self.report_folder / "opencl.json", "-o", "a.csv")
@@ -169,13 +180,13 @@ json.dump({"types": types, "rows": table.to_pylist()}, sys.stdout)
 """
     TYPES = dict.fromkeys(("run", "program", "kind", "class", "object", "call", "owner", "file", "stack"),
                           ["string", True]) | dict.fromkeys(("rank", "line"), ["int64", True]) | dict.fromkeys(
-                              ("first_s", "last_s"), ["double", True]) | {"suppressed": ["bool", False]}
+                              ("start_unix_s", "first_s", "last_s"), ["double", True]) | {"suppressed": ["bool", False]}
 
     def setUp(self):
         self.need_package(PYARROW)
 
     def rows(self, *reports):
-        """What Arrow reads, none of whose columns has another type than the page says."""
+        """The rows that Arrow reads. Their columns have the types that the page says."""
         out = self.folder / "a.parquet"
         self.execute(ARGUMENTS.cistern, "export", "--to", "parquet", *reports, "-o", out)
         read = json.loads(self.execute(PYARROW / "bin" / "python", "-c", self.READ, out).stdout)
@@ -199,7 +210,8 @@ json.dump({"types": types, "rows": table.to_pylist()}, sys.stdout)
         """The table's rows, from the JSON alone."""
         process = report["cistern"]
         none = {"run": run, "program": process["command"].split(" ")[0].rpartition("/")[2] or None,
-                "pid": process["pid"], "rank": process.get("rank"), "class": None, "object": None, "call": None,
+                "pid": process["pid"], "rank": process.get("rank"),
+                "start_unix_s": process.get("start_unix_s"), "class": None, "object": None, "call": None,
                 "owner": None, "suppressed": False, "first_s": None, "last_s": None, "file": None, "line": None} | {
                     f"{value}_{figure}": 0 for value in VALUES for figure in ("blocks", "bytes")}
         for row in report["leaks"]:
@@ -380,7 +392,9 @@ class Perfetto(ExportTest):
 
     def trace(self, report):
         """The trace, all of whose fields Perfetto's description knows, and the description."""
-        raw = self.export("perfetto", report).stdout
+        return self.parsed(self.export("perfetto", report).stdout)
+
+    def parsed(self, raw):
         protos = perfetto_protos()
         trace = protos.Trace()
         trace.ParseFromString(raw)
@@ -431,11 +445,62 @@ class Perfetto(ExportTest):
         for expected in self.reports.values():
             self.assertLessEqual(expected.bytes_of("live").keys(), heaps[expected.report["cistern"]["pid"]])
 
+    @staticmethod
+    def start_us(expected):
+        return round(expected.report["cistern"]["start_unix_s"] * 1e6)
+
+    def archive(self, *reports, to="ranks.tar"):
+        """The manifest, and the members before it by their names."""
+        self.export("perfetto", *reports, "-o", to)
+        with tarfile.open(self.folder / to) as archive:
+            members = [(member.name, archive.extractfile(member).read()) for member in archive]
+        self.assertEqual(len({name for name, _ in members}), len(members))
+        name, manifest = members.pop()
+        self.assertEqual(name, "perfetto_manifest.json")
+        self.assertTrue(manifest.startswith(b'{"perfetto_manifest":'))
+        return json.loads(manifest)["perfetto_manifest"], dict(members)
+
+    def test_an_archive_has_a_trace_of_each_machine(self):
+        manifest, members = self.archive(self.report_folder)
+        names = sorted(self.reports)
+        pids = [self.reports[name].report["cistern"]["pid"] for name in names]
+        first = min(names, key=lambda name: self.start_us(self.reports[name]))
+        self.assertEqual(manifest, {
+            "version": 1,
+            "trace_time": {"clock": "BOOTTIME", "file": f"pid {pids[names.index(first)]}.pftrace"},
+            "files": [{"path": f"pid {pid}.pftrace", "machine": {"name": f"pid {pid}"}} for pid in pids]})
+        for name, (path, raw) in zip(names, members.items(), strict=True):
+            self.assertEqual(raw, self.export("perfetto", self.report_folder / f"{name}.json").stdout)
+            trace, protos = self.parsed(raw)
+            pids = {packet.track_descriptor.process.pid for packet in trace.packet
+                    if packet.track_descriptor.HasField("process")}
+            self.assertEqual(path, f"pid {pids.pop()}.pftrace")
+            clocks = {clock.clock_id: clock.timestamp for clock in trace.packet[0].clock_snapshot.clocks}
+            self.assertEqual(round(clocks[protos.BUILTIN_CLOCK_REALTIME] / 1e3), self.start_us(self.reports[name]))
+
+    def test_ranks_of_an_archive_have_their_names(self):
+        ranks, report = self.folder / "ranks", json.loads((self.report_folder / "opencl.json").read_text())
+        ranks.mkdir()
+        for name, rank in (("a", 3), ("b", 3), ("c", 0), ("d", 3)):
+            report["cistern"]["rank"] = rank
+            report["cistern"].pop("start_unix_s", None)
+            (ranks / f"{name}.json").write_text(json.dumps(report))
+        manifest, members = self.archive(ranks, to="ranks.tar.gz")
+        self.assertEqual([file["machine"]["name"] for file in manifest["files"]],
+                         ["rank 3", "rank 3 (2)", "rank 0", "rank 3 (3)"])
+        self.assertEqual(manifest["trace_time"]["file"], "rank 3.pftrace")
+        self.assertEqual([file["path"] for file in manifest["files"]], list(members))
+        again = [self.export("perfetto", ranks, "-o", name) and (self.folder / name).read_bytes()
+                 for name in ("1.tar", "2.tar")]
+        self.assertEqual(*again)
+
     def test_clocks_and_flags_let_packets_be_read(self):
         trace, protos = self.trace(self.report_folder / "opencl.json")
         first = trace.packet[0]
-        clocks = {clock.clock_id for clock in first.clock_snapshot.clocks}
-        self.assertEqual(clocks, {protos.BUILTIN_CLOCK_MONOTONIC_COARSE, protos.BUILTIN_CLOCK_BOOTTIME})
+        clocks = {clock.clock_id: clock.timestamp for clock in first.clock_snapshot.clocks}
+        start = clocks.pop(protos.BUILTIN_CLOCK_REALTIME)
+        self.assertEqual(round(start / 1e3), self.start_us(self.reports["opencl"]))
+        self.assertEqual(clocks, {protos.BUILTIN_CLOCK_MONOTONIC_COARSE: 0, protos.BUILTIN_CLOCK_BOOTTIME: 0})
         self.assertEqual(first.sequence_flags, protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED)
         self.assertEqual({packet.trusted_packet_sequence_id for packet in trace.packet}, {1})
 
