@@ -88,12 +88,37 @@ class Ranks(unittest.TestCase):
         self.assertEqual(again.read_text(), whole.read_text())
         self.assertEqual(shown.stdout, cistern("merge", whole).stdout)
 
+    def test_a_file_counts_once(self):
+        folder, out = self.write("linked", range(3)), self.folder / "once.json"
+        (folder / "alias.json").symlink_to("rank-0.json")
+        os.link(folder / "rank-1.json", folder / "another.json")
+        cistern("merge", "-o", out, folder, folder, folder / "rank-2.json")
+        self.assertEqual(json.loads(out.read_text())["cistern_merge"]["processes"], 3)
+
+    def test_sums_do_not_wrap(self):
+        folder, out = self.write("enormous", range(2)), self.folder / "enormous.json"
+        for path in folder.iterdir():
+            report = json.loads(path.read_text())
+            report["kinds"]["host"] |= {"live_bytes": 2 ** 63 + 5, "live_blocks": 1}
+            path.write_text(json.dumps(report))
+        cistern("merge", "-o", out, folder)
+        self.assertEqual(json.loads(out.read_text())["kinds"]["host"]["live_bytes"]["sum"], 2 ** 64 - 1)
+
     def test_bad_files(self):
         bad = self.folder / "bad.json"
         bad.write_text('{"cistern_merge": {"schema": 9}}')
         ran = cistern("merge", bad)
         self.assertEqual((ran.returncode, ran.stdout, ran.stderr),
                          (2, "", f"cistern: {bad} is a merged report of another version of Cistern\n"))
+        whole = self.folder / "sound.json"
+        cistern("merge", "-o", whole, self.write("two", range(2)))
+        for change in ({"processes": 0}, {"processes": 3}, {"sum": 1}, {"least": {"value": 10 ** 9, "process": "x"}}):
+            merged = json.loads(whole.read_text())
+            merged["kinds"]["host"]["peak_bytes"] |= change
+            bad.write_text(json.dumps(merged))
+            ran = cistern("merge", bad)
+            self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+            self.assertRegex(ran.stderr, f"cistern: {bad} is no merged report: (processes|peak_bytes)\n")
         out = self.folder / "none" / "out.json"
         ran = cistern("merge", "-o", out, self.write("few", range(2)))
         self.assertEqual((ran.returncode, ran.stdout), (2, ""))
