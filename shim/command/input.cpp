@@ -46,14 +46,13 @@ std::vector<std::string> recordings_of(const std::string& report) {
   int pid = 0;
   std::from_chars(name.data() + number, name.data() + name.size(), pid);
   std::vector<std::string> paths;
-  for (int nth = 0; nth < (pid ? kNamesOfRecording : 1); ++nth)
-    paths.emplace_back(name_of_recording(path, pid, nth));
+  for (int nth = 0; nth < (pid ? kNamesOfRecording : 1); ++nth) paths.emplace_back(name_of_recording(path, pid, nth));
   return paths;
 }
 
 struct FileOfFolder {
   std::string path;
-  std::vector<std::string> recordings;  // of the same process: they stand in for a report that cannot be read
+  std::vector<std::string> recordings;  // they stand in for a report that cannot be read
 };
 
 std::vector<FileOfFolder> files_of_folder(const std::string& folder) {

@@ -130,8 +130,13 @@ MergedKind kind_in(const Json& json, Count processes) {
 }
 
 MergedSite site_in(const Json& json, Count processes) {
-  MergedSite site{text_in(json, "kind"),    text_in(json, "class"),  text_in(json, "object"), text_in(json, "api"), {},
-                  count_in(json, "blocks"), spread_in(json, "bytes", processes)};
+  MergedSite site{text_in(json, "kind"),
+                  text_in(json, "class"),
+                  text_in(json, "object"),
+                  text_in(json, "api"),
+                  {},
+                  count_in(json, "blocks"),
+                  spread_in(json, "bytes", processes)};
   each(json, "frames", [&](const Json& one) {
     Frame frame;
     frame.function = text_in(one, "function"), frame.file = text_in(one, "file"), frame.module = text_in(one, "module");
