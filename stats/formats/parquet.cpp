@@ -2,9 +2,10 @@
 // stacks and names recur, in each process of a run. All pages are packed by gzip, which every reader has.
 #include "stats/formats/parquet.hpp"
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "stats/formats/gzip.hpp"
