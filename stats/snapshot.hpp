@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
+#include "stats/copy_direction.hpp"
 #include "stats/history.hpp"
 #include "stats/leak_class.hpp"
 #include "stats/standing.hpp"
@@ -186,8 +187,7 @@ struct TransferFigures {
   std::uint32_t site = 0;
   Vector<FrameFigures> frames;  // leaf first; found by resolve()
 
-  // Neither between devices nor where the direction is unknown does the type of the host memory exist.
-  bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
+  bool touches_host() const { return cistern::touches_host(direction); }
 };
 
 // Copies of one call site, of one direction, one type of host memory and one way of waiting.
@@ -440,6 +440,7 @@ struct Snapshot {
   int pid;
   std::optional<int> rank, ranks;
   String command;
+  std::optional<double> start_unix_s;  // by the wall clock
   double wall_s;
   const char* moment;      // "exit", "_exit", "call", "request", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"

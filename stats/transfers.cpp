@@ -32,12 +32,6 @@ constexpr double kEighthRoots[] = {1.0443, 1.1388, 1.2419, 1.3543, 1.4768, 1.610
 
 }  // namespace
 
-const char* direction_name(CopyDirection direction) {
-  constexpr const char* kNames[] = {"host to device", "device to host", "device to device",
-                                    "host to host",   "fill",           "unknown"};
-  return kNames[static_cast<int>(direction)];
-}
-
 void Transfers::Rates::add(std::uint64_t bytes, std::uint64_t nanoseconds) {
   const double rate =
       static_cast<double>(bytes) / (static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1)) * kNanosecond);

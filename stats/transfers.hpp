@@ -5,21 +5,11 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "stats/copy_direction.hpp"
 #include "stats/recording.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern {
-
-enum class CopyDirection : std::uint8_t {
-  host_to_device,
-  device_to_host,
-  device_to_device,
-  host_to_host,
-  fill,
-  unknown,
-  count
-};
-const char* direction_name(CopyDirection direction);
 
 struct TransferKey {
   CopyDirection direction;

@@ -32,6 +32,7 @@ target_sources(cistern_formats PRIVATE "${page_template}")
 
 file(GLOB command_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/shim/command/*.cpp")
 list(FILTER command_sources EXCLUDE REGEX "_test\\.cpp$")
+list(APPEND command_sources shim/process/file_names.cpp)
 add_executable(cistern_command ${command_sources})
 set_target_properties(cistern_command PROPERTIES
   OUTPUT_NAME cistern RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_BINARY_DIR}>")

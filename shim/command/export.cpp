@@ -15,7 +15,9 @@
 #include "stats/formats/gzip.hpp"
 #include "stats/formats/heaptrack.hpp"
 #include "stats/formats/memory_viz.hpp"
+#include "stats/formats/parquet.hpp"
 #include "stats/formats/perfetto.hpp"
+#include "stats/formats/perfetto_archive.hpp"
 #include "stats/formats/pprof.hpp"
 #include "stats/formats/rmm.hpp"
 #include "stats/formats/speedscope.hpp"
@@ -27,12 +29,35 @@ using formats::Run;
 using formats::Value;
 
 struct Format {
-  std::string (*write)(const Run&, Value);  // null: it is made of one recording
+  std::string (*write)(const Run&, Value);  // null: one of the others below is there
   const char* suffix;
   bool always_packed;  // others: where the file's name ends in .gz
   const char* opened_by;
   void (*write_recording)(const formats::Recording&, const Write&) = nullptr;
+  // One process after another. Beside `write`: where the file's name is that of an archive.
+  void (*write_each)(const std::vector<std::string>& paths, const Write&) = nullptr;
 };
+
+// A run has a folder of its own, as `cistern run` makes it.
+std::string run_name(const std::string& report) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(report, error)) return {};
+  return std::filesystem::weakly_canonical(report, error).parent_path().filename();
+}
+
+void write_parquet(const std::vector<std::string>& paths, const Write& write) {
+  formats::Parquet table(write);
+  for_each_report(paths, [&](const std::string& file) { table.add(run_name(file), read_reports({file})); });
+  table.end();
+}
+
+bool is_archive(const std::string& name) { return name.ends_with(".tar") || name.ends_with(".tar.gz"); }
+
+void write_perfetto_archive(const std::vector<std::string>& paths, const Write& write) {
+  formats::PerfettoArchive archive(write);
+  for_each_report(paths, [&](const std::string& file) { archive.add(read_reports({file})); });
+  archive.end();
+}
 
 const std::map<std::string, Format> kFormats = {
     {"csv", {[](const Run& run, Value) { return formats::csv(run); }, ".csv", false, "a spreadsheet or a database"}},
@@ -41,7 +66,10 @@ const std::map<std::string, Format> kFormats = {
     {"memory_viz",
      {nullptr, ".pickle", false, "docs.pytorch.org/memory_viz, python -m torch.cuda._memory_viz",
       [](const formats::Recording& recording, const Write& write) { write(formats::memory_viz(recording)); }}},
-    {"perfetto", {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev"}},
+    {"parquet", {nullptr, ".parquet", false, "DuckDB, pandas, Polars, Spark", nullptr, write_parquet}},
+    {"perfetto",
+     {[](const Run& run, Value) { return formats::perfetto(run); }, ".pftrace", false, "ui.perfetto.dev", nullptr,
+      write_perfetto_archive}},
     {"pprof", {formats::pprof, ".pb.gz", true, "go tool pprof"}},
     {"rmm", {nullptr, ".csv", false, "RMM's replay, a data frame", formats::rmm}},
     {"speedscope", {formats::speedscope, ".speedscope.json", false, "speedscope.app"}},
@@ -75,11 +103,12 @@ void produce_from_recording(const Format& format, const Arguments& arguments, co
 }
 
 void produce(const Format& format, const Arguments& arguments, const Write& write) {
-  if (!format.write) return produce_from_recording(format, arguments, write);
-  const Run run = read_reports(arguments.paths);
+  if (format.write_recording) return produce_from_recording(format, arguments, write);
   try {
-    write(format.write(run, arguments.sample));
-  } catch (const formats::TooManyBlocks& error) {
+    if (format.write_each && (!format.write || is_archive(arguments.out)))
+      return format.write_each(arguments.paths, write);
+    write(format.write(read_reports(arguments.paths), arguments.sample));
+  } catch (const formats::BadReport& error) {
     throw BadInput(arguments.paths.front() + " " + error.what());
   }
 }

@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
 
+#include "shim/process/file_names.hpp"
 #include "stats/formats/read.hpp"
 #include "stats/formats/recorded_run.hpp"
 #include "stats/formats/recording.hpp"
@@ -33,30 +36,42 @@ void add_file(formats::RunReader& reader, const std::string& path) {
   }
 }
 
-// A process names both of its files alike, and "4711.4711.rec" is a program that a recorded process 4711 executed.
-bool has_report(const fs::path& recording, const std::set<std::string>& reports) {
-  const std::string name = recording.stem();
-  if (reports.contains(name)) return true;
-  const std::size_t dot = name.rfind('.');
-  const std::string first = name.substr(0, dot);
-  return dot != name.npos && first.ends_with(name.substr(dot + 1)) && reports.contains(first);
+// Where the recordings of a process with this report would be, and those of the programs that it executed: all have its
+// number.
+std::vector<std::string> recordings_of(const std::string& report) {
+  const std::string path = fs::path(report).replace_extension(".rec");
+  const std::string name = fs::path(report).stem();
+  std::size_t number = name.size();
+  while (number > 0 && std::isdigit(static_cast<unsigned char>(name[number - 1]))) --number;
+  int pid = 0;
+  std::from_chars(name.data() + number, name.data() + name.size(), pid);
+  std::vector<std::string> paths;
+  for (int nth = 0; nth < (pid ? kNamesOfRecording : 1); ++nth) paths.emplace_back(name_of_recording(path, pid, nth));
+  return paths;
 }
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
-  std::vector<std::string> files, recordings;
+struct FileOfFolder {
+  std::string path;
+  std::vector<std::string> recordings;  // they stand in for a report that cannot be read
+};
+
+std::vector<FileOfFolder> files_of_folder(const std::string& folder) {
+  std::vector<FileOfFolder> files;
+  std::set<std::string> recordings;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code other;
     if (!at->is_regular_file(other)) continue;
-    if (at->path().extension() == ".json") files.push_back(at->path());
-    if (at->path().extension() == ".rec") recordings.push_back(at->path());
+    if (at->path().extension() == ".json") files.push_back({at->path(), {}});
+    if (at->path().extension() == ".rec") recordings.insert(at->path());
   }
   if (error) throw BadInput(folder + ": " + error.message());
-  std::set<std::string> reports;
-  for (const std::string& file : files) reports.insert(fs::path(file).stem());
-  for (const std::string& file : recordings)
-    if (!has_report(file, reports)) files.push_back(file);
-  std::ranges::sort(files);
+  if (!recordings.empty())
+    for (FileOfFolder& report : files)
+      for (const std::string& recording : recordings_of(report.path))
+        if (recordings.erase(recording)) report.recordings.push_back(recording);
+  for (const std::string& recording : recordings) files.push_back({recording, {}});
+  std::ranges::sort(files, {}, &FileOfFolder::path);
   return files;
 }
 
@@ -89,21 +104,32 @@ bool was_read(const std::string& path) {
 
 void for_each_report(const std::vector<std::string>& paths, const std::function<void(const std::string&)>& use) {
   bool any = false;
+  std::set<std::pair<dev_t, ino_t>> used;
+  const auto use_once = [&](const std::string& file) {
+    struct stat status {};
+    const bool is_file = stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file && !used.emplace(status.st_dev, status.st_ino).second) return;
+    use(file);
+    any = true;
+  };
+  const auto could_use = [&](const std::string& file) {
+    try {
+      use_once(file);
+      return true;
+    } catch (const BadInput& bad) {
+      say("left out: " + bad.line);
+      return false;
+    }
+  };
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      use(path);
-      any = true;
+      use_once(path);
       continue;
     }
-    for (const std::string& file : files_of_folder(path)) {
-      try {
-        use(file);
-        any = true;
-      } catch (const BadInput& bad) {
-        say("left out: " + bad.line);
-      }
-    }
+    for (const FileOfFolder& file : files_of_folder(path))
+      if (!could_use(file.path))
+        for (const std::string& recording : file.recordings) could_use(recording);
   }
   if (!any) throw BadInput(paths.front() + ": neither a JSON report nor a recording is in this folder");
 }

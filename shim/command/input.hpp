@@ -20,8 +20,9 @@ struct BadInput : std::exception {
   std::string line;
 };
 
-// A folder stands for all its `*.json`, and each `*.rec` of a process that has none, in the order of their names. If
-// `use` throws BadInput for a file of a folder, the file is left out with a line on stderr. Throws BadInput for a file
+// A folder stands for all its `*.json`, and each `*.rec` of a process that has none, in the order of their names. A
+// file that is named twice, or by a link, counts once. If `use` throws BadInput for a file of a folder, the file is
+// left out with a line on stderr, and the process's recordings are used where there are any. Throws BadInput for a file
 // that was named, and where no file is left.
 void for_each_report(const std::vector<std::string>& paths, const std::function<void(const std::string&)>& use);
 

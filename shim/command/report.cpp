@@ -19,15 +19,17 @@ struct Asked {
 
 // The reports as the processes wrote them.
 void print_full(const formats::Run& run) {
-  bool first = true;
   for (const formats::Report& report : run.reports) {
-    if (!std::exchange(first, false)) std::putchar('\n');
     if (report.recorded)
       throw BadInput("the recording of pid " + std::to_string(report.cistern.pid) +
                      " has no full text: without --full there is a summary, and cistern html shows all");
     if (report.text.empty())
       throw BadInput("the report of pid " + std::to_string(report.cistern.pid) +
                      " has no full text: CISTERN_REPORT_FORMAT=both writes it, and so does cistern run");
+  }
+  bool first = true;
+  for (const formats::Report& report : run.reports) {
+    if (!std::exchange(first, false)) std::putchar('\n');
     std::fputs(formats::plain_lines(report.text).c_str(), stdout);
   }
 }

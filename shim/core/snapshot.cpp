@@ -8,10 +8,12 @@
 //              -> keep_gate (gate.hpp): the exit code
 //              -> write_report (process/output.hpp) -> render_text or render_json (stats/report/report.hpp)
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "pool/base/clock.hpp"
 #include "pool/base/process_start.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/gate.hpp"
@@ -180,7 +182,9 @@ Snapshot collect(const char* moment) {
   snapshot.rank = ranks.rank;
   snapshot.ranks = ranks.ranks;
   snapshot.command = command_line();
-  snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
+  const std::uint64_t wall_ns = nanoseconds_since_start();
+  snapshot.start_unix_s = static_cast<double>(clock_ns(CLOCK_REALTIME) - wall_ns) / 1e9;
+  snapshot.wall_s = static_cast<double>(wall_ns) / 1e9;
   snapshot.moment = moment;
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
   library::add_pools(snapshot);

@@ -13,11 +13,11 @@
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/sampling.hpp"
+#include "shim/process/file_names.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/other_processes.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
-#include "shim/process/report_file.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
@@ -29,13 +29,10 @@ namespace cistern {
 namespace {
 
 // --- Where
-// A program that executes another keeps its number, and so the name of its file.
-constexpr int kNames = 16;
-
 struct Place {
   int pid = 0;
-  String names[kNames];
-  const char* paths[kNames + 1] = {};
+  String names[kNamesOfRecording];
+  const char* paths[kNamesOfRecording + 1] = {};
   recording::Plan plan;
 };
 constinit String* pattern = nullptr;  // the path, absolute, with its %p
@@ -55,8 +52,8 @@ String absolute(String path) {
 Place* make_place(const String& path, int pid) {
   auto* const made = new (internal_allocate(sizeof(Place))) Place;
   made->pid = pid;
-  for (int i = 0; i < kNames; ++i) {
-    made->names[i] = i ? path_with_pid(path, pid, i) : path;
+  for (int i = 0; i < kNamesOfRecording; ++i) {
+    made->names[i] = name_of_recording(path, pid, i);
     made->paths[i] = made->names[i].c_str();
   }
   const SmallFile<16> clock("/sys/devices/system/clocksource/clocksource0/current_clocksource");

@@ -17,6 +17,7 @@
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/file_names.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/run.hpp"
 #include "shim/process/standard_error.hpp"
@@ -233,19 +234,6 @@ bool an_argument_names(const String& path) {
   return false;
 }
 
-String insert_before_ending(std::string_view path, std::string_view more) {
-  const std::size_t slash = path.rfind('/');
-  const std::size_t name = slash == path.npos ? 0 : slash + 1;
-  const std::size_t dot = path.rfind('.');
-  const std::size_t end = dot == path.npos || dot <= name ? path.size() : dot;
-  return String(path.substr(0, end)).append(more).append(path.substr(end));
-}
-
-String pid_and_attempt(int pid, int attempt) {
-  String text = "." + decimal(pid, 0);
-  return attempt > 1 ? text + "-" + decimal(attempt, 0) : text;
-}
-
 // Moves a report that lies apart to the path, or to one beside it. From the second step on it is there, whoever is
 // killed.
 void place(ReportFile& report, const String& path, const Reporter& reporter) {
@@ -266,14 +254,6 @@ void place(ReportFile& report, const String& path, const Reporter& reporter) {
 }
 
 }  // namespace
-
-String path_with_pid(std::string_view path, int pid, int attempt) {
-  return insert_before_ending(path, pid_and_attempt(pid, attempt));
-}
-
-String path_of_earlier(std::string_view path, int pid, int attempt) {
-  return insert_before_ending(path, pid_and_attempt(pid, attempt) + ".old");
-}
 
 ReportFile write_report_file(const String& path, Reporter reporter, std::string_view text) {
   ReportFile written = write_apart(path, reporter.pid, text);

@@ -30,9 +30,4 @@ ReportFile replace_report_file(const ReportFile& before, Reporter reporter, std:
 // is there to read it.
 void set_earlier_report_aside(const String& path);
 
-// "run.json" -> "run.1234.json", "run" -> "run.1234"; the n-th try for n > 1: "run.1234-2.json".
-String path_with_pid(std::string_view path, int pid, int attempt);
-// The path of an earlier run's report: "run.1234.old.json"
-String path_of_earlier(std::string_view path, int pid, int attempt);
-
 }  // namespace cistern

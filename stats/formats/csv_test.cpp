@@ -9,13 +9,12 @@ namespace cistern::formats {
 namespace {
 
 constexpr char kHead[] =
-    "program,pid,rank,kind,class,object,call,owner,suppressed,live_blocks,live_bytes,lost_blocks,lost_bytes,peak_"
-    "blocks,"
-    "peak_bytes,first_s,last_s,file,line,stack\n";
+    "program,pid,rank,start_unix_s,kind,class,object,call,owner,suppressed,live_blocks,live_bytes,lost_blocks,"
+    "lost_bytes,peak_blocks,peak_bytes,first_s,last_s,file,line,stack\n";
 
 TEST(Csv, EachSampleIsALine) {
   HandMade made;
-  made.run.reports[0].cistern.rank = 3;
+  made.run.reports[0].cistern.rank = 3, made.run.reports[0].cistern.start_unix_s = 1795796400.25;
   Frame make = made.frame("make");
   make.file = "a.cpp", make.line = 7;
   const StackId stack = made.stack({make, made.frame("main")});
@@ -23,9 +22,9 @@ TEST(Csv, EachSampleIsALine) {
   row.object = "block", row.api = "cudaMalloc", row.owner = "app";
   made.at_peak("device:0", 4, 40, stack);
   EXPECT_EQ(csv(made.run),
-            kHead + std::string("app,1,3,device:0,lost,block,cudaMalloc,app,0,2,20,2,20,0,0,0.500000,1.500000,a.cpp,7,"
-                                "main;make\n"
-                                "app,1,3,device:0,,,,,0,0,0,0,0,4,40,,,a.cpp,7,main;make\n"));
+            kHead + std::string("app,1,3,1795796400.250000,device:0,lost,block,cudaMalloc,app,0,2,20,2,20,0,0,0.500000,"
+                                "1.500000,a.cpp,7,main;make\n"
+                                "app,1,3,1795796400.250000,device:0,,,,,0,0,0,0,0,4,40,,,a.cpp,7,main;make\n"));
 }
 
 TEST(Csv, TextsDoNotEndAColumnOrALine) {

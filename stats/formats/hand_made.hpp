@@ -23,6 +23,7 @@ class HandMade {
                       .rank = {},
                       .ranks = {},
                       .exit_code = {},
+                      .start_unix_s = {},
                       .wall_s = 2,
                       .gate = {}};
     return report;

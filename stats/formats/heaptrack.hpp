@@ -1,14 +1,13 @@
 // A Run as a recording of heaptrack (version 3 of its format), as it is before gzip.
 #pragma once
-#include <stdexcept>
-
+#include "stats/formats/read.hpp"
 #include "stats/formats/samples.hpp"
 
 namespace cistern::formats {
 
 // The format has a line for each block.
-struct TooManyBlocks : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct TooManyBlocks : BadReport {
+  using BadReport::BadReport;
 };
 constexpr Count kHeaptrackBlocksMax = 50'000'000;
 

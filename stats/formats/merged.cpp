@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stats/formats/read.hpp"
+#include "stats/formats/samples.hpp"
 
 namespace cistern::formats {
 namespace {
@@ -13,10 +14,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr Count kSchema = 1;
 constexpr char kHead[] = "cistern_merge";
-
-std::string process_name(const Process& process) {
-  return process.rank ? "rank " + std::to_string(*process.rank) : "pid " + std::to_string(process.pid);
-}
 
 bool is_larger(const Spread::At& one, const Spread::At& other) {
   return one.value != other.value ? one.value > other.value : one.process < other.process;
@@ -40,6 +37,9 @@ Frame shown(const Frame& frame) {
   return one;
 }
 
+// A figure that a file invents does not make the sum of all a small one.
+void add(Count& sum, Count value) { sum = value > UINT64_MAX - sum ? UINT64_MAX : sum + value; }
+
 std::string key_of(const MergedSite& site) {
   std::string key = site.kind + '\0' + site.leak_class + '\0' + site.object + '\0' + site.api;
   for (const Frame& frame : site.frames)
@@ -61,8 +61,8 @@ void add_sites(Merged& merged, const Run& run, const Report& report) {
     for (const FrameId id : run.stacks[row.frames]) site.frames.push_back(shown(run.frames[id]));
     std::string key = key_of(site);
     Held& all = held.try_emplace(std::move(key), Held{std::move(site)}).first->second;
-    all.site.blocks += row.blocks;
-    all.bytes += row.bytes;
+    add(all.site.blocks, row.blocks);
+    add(all.bytes, row.bytes);
   }
   for (auto& [key, one] : held) {
     MergedSite& into =
@@ -71,8 +71,8 @@ void add_sites(Merged& merged, const Run& run, const Report& report) {
                 key,
                 MergedSite{one.site.kind, one.site.leak_class, one.site.object, one.site.api, one.site.frames, 0, {}})
             .first->second;
-    into.blocks += one.site.blocks;
-    into.bytes.add(one.bytes, process_name(report.cistern));
+    add(into.blocks, one.site.blocks);
+    into.bytes.add(one.bytes, rank_or_pid(report.cistern));
   }
 }
 
@@ -103,10 +103,13 @@ std::string text_in(const Json& json, const char* name) {
   return value.get<std::string>();
 }
 Spread::At at_in(const Json& json) { return {count_in(json, "value"), text_in(json, "process")}; }
-Spread spread_in(const Json& json, const char* name) {
+Spread spread_in(const Json& json, const char* name, Count processes_max) {
   const Json& value = member(json, name);
-  return {count_in(value, "processes"), count_in(value, "sum"), at_in(member(value, "least")),
-          at_in(member(value, "most"))};
+  const Spread spread = {count_in(value, "processes"), count_in(value, "sum"), at_in(member(value, "least")),
+                         at_in(member(value, "most"))};
+  if (!spread.processes || spread.processes > processes_max) refuse("processes");
+  if (spread.least.value > spread.most.value || spread.most.value > spread.sum) refuse(name);
+  return spread;
 }
 template <class Use>
 void each(const Json& json, const char* name, Use use) {
@@ -115,20 +118,25 @@ void each(const Json& json, const char* name, Use use) {
   for (const Json& element : list) use(element);
 }
 
-MergedKind kind_in(const Json& json) {
-  MergedKind kind{spread_in(json, "live_bytes"),
-                  spread_in(json, "peak_bytes"),
-                  spread_in(json, "allocations"),
-                  spread_in(json, "failed"),
+MergedKind kind_in(const Json& json, Count processes) {
+  MergedKind kind{spread_in(json, "live_bytes", processes),
+                  spread_in(json, "peak_bytes", processes),
+                  spread_in(json, "allocations", processes),
+                  spread_in(json, "failed", processes),
                   {}};
   each(json, "largest", [&](const Json& at) { kind.largest.push_back(at_in(at)); });
   keep_largest(kind.largest);
   return kind;
 }
 
-MergedSite site_in(const Json& json) {
-  MergedSite site{text_in(json, "kind"),    text_in(json, "class"),  text_in(json, "object"), text_in(json, "api"), {},
-                  count_in(json, "blocks"), spread_in(json, "bytes")};
+MergedSite site_in(const Json& json, Count processes) {
+  MergedSite site{text_in(json, "kind"),
+                  text_in(json, "class"),
+                  text_in(json, "object"),
+                  text_in(json, "api"),
+                  {},
+                  count_in(json, "blocks"),
+                  spread_in(json, "bytes", processes)};
   each(json, "frames", [&](const Json& one) {
     Frame frame;
     frame.function = text_in(one, "function"), frame.file = text_in(one, "file"), frame.module = text_in(one, "module");
@@ -147,8 +155,8 @@ void Spread::merge(const Spread& other) {
   if (!other.processes) return;
   if (!processes || is_smaller(other.least, least)) least = other.least;
   if (!processes || is_larger(other.most, most)) most = other.most;
-  processes += other.processes;
-  sum += other.sum;
+  formats::add(processes, other.processes);
+  formats::add(sum, other.sum);
 }
 
 void MergedKind::merge(const MergedKind& other) {
@@ -161,7 +169,7 @@ void MergedKind::merge(const MergedKind& other) {
 Merged merged(const Run& run) {
   Merged all;
   for (const Report& report : run.reports) {
-    const std::string process = process_name(report.cistern);
+    const std::string process = rank_or_pid(report.cistern);
     ++all.processes;
     for (const auto& [name, kind] : report.kinds) {
       MergedKind one;
@@ -176,12 +184,12 @@ Merged merged(const Run& run) {
 }
 
 void merge(Merged& into, const Merged& other) {
-  into.processes += other.processes;
+  add(into.processes, other.processes);
   for (const auto& [name, kind] : other.kinds) into.kinds[name].merge(kind);
   for (const auto& [key, site] : other.sites) {
     const auto [at, is_new] = into.sites.try_emplace(key, site);
     if (is_new) continue;
-    at->second.blocks += site.blocks;
+    add(at->second.blocks, site.blocks);
     at->second.bytes.merge(site.bytes);
   }
 }
@@ -238,9 +246,9 @@ Merged read_merged(std::string_view text) {
   merged.processes = count_in(head, "processes");
   const Json& kinds = member(json, "kinds");
   if (!kinds.is_object()) refuse("kinds");
-  for (const auto& [name, kind] : kinds.items()) merged.kinds[name] = kind_in(kind);
+  for (const auto& [name, kind] : kinds.items()) merged.kinds[name] = kind_in(kind, merged.processes);
   each(json, "sites", [&](const Json& one) {
-    MergedSite site = site_in(one);
+    MergedSite site = site_in(one, merged.processes);
     std::string key = key_of(site);
     merged.sites.insert_or_assign(std::move(key), std::move(site));
   });

@@ -53,6 +53,7 @@ struct Process {
   Count schema = 0, pid = 0;
   bool gpu_memory_used = false;
   std::optional<Count> rank, ranks, exit_code;
+  std::optional<Seconds> start_unix_s;
   Seconds wall_s = 0;
   std::optional<Gate> gate;
 };
@@ -60,8 +61,8 @@ template <class Visitor>
 void visit_fields(Visitor& visit, Process& of) {
   visit("version", of.version), visit("schema", of.schema), visit("pid", of.pid);
   visit("gpu_memory_used", of.gpu_memory_used), visit("rank", of.rank), visit("ranks", of.ranks);
-  visit("command", of.command), visit("wall_s", of.wall_s), visit("moment", of.moment);
-  visit("exit_code", of.exit_code), visit("gate", of.gate);
+  visit("command", of.command), visit("start_unix_s", of.start_unix_s), visit("wall_s", of.wall_s);
+  visit("moment", of.moment), visit("exit_code", of.exit_code), visit("gate", of.gate);
 }
 
 // --- Kinds of memory

@@ -27,7 +27,7 @@ enum PacketField {
 };
 enum SequenceFlag { kStateCleared = 1, kNeedsState = 2 };
 enum ClockField { kClocks = 1, kClockId = 1, kClockTime = 2 };
-enum Clock { kMonotonicCoarse = 4, kBoottime = 6 };  // heap dumps have the first, packets the second
+enum Clock { kRealtime = 1, kMonotonicCoarse = 4, kBoottime = 6 };  // heap dumps have the second, packets the third
 enum TrackField { kUuid = 1, kTrackName = 2, kProcess = 3, kParent = 5, kCounter = 8 };
 enum ProcessField { kPid = 1, kCommandLine = 2, kProcessName = 6 };
 enum CounterField { kUnit = 3, kSizeBytes = 3 };
@@ -53,7 +53,7 @@ enum HeapSampleField { kSampleCallstack = 1, kAllocated, kFreed, kSampleTime, kA
 
 constexpr Count kOnlySequence = 1;
 
-Count nanoseconds(Seconds seconds) { return static_cast<Count>(std::clamp(seconds, 0.0, 1e9) * 1e9); }
+Count nanoseconds(Seconds seconds) { return static_cast<Count>(std::clamp(seconds, 0.0, 9e9) * 1e9); }
 
 std::string bytes_of_hexadecimal(const std::string& text) {
   std::string bytes;
@@ -167,12 +167,16 @@ class Trace {
 
   void write_clocks() {
     Message snapshot;
-    for (const Clock clock : {kMonotonicCoarse, kBoottime}) {
+    const auto add = [&](Clock clock, Count time) {
       Message at_zero;
       at_zero.number(kClockId, clock);
-      at_zero.number(kClockTime, 0);
+      at_zero.number(kClockTime, time);
       snapshot.message(kClocks, at_zero);
-    }
+    };
+    add(kMonotonicCoarse, 0), add(kBoottime, 0);
+    // Several processes began at several times.
+    if (run_.reports.size() == 1)
+      if (const auto start = run_.reports[0].cistern.start_unix_s) add(kRealtime, nanoseconds(*start));
     Message packet;
     packet.message(kClockSnapshot, snapshot);
     write_packet(packet, kStateCleared);  // Perfetto refuses events before a packet with this flag

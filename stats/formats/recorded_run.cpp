@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "stats/copy_direction.hpp"
 #include "stats/format.hpp"
 #include "stats/formats/recorded_memory.hpp"
 #include "stats/report/text_parts.hpp"
@@ -17,11 +18,9 @@ constexpr std::size_t kCopySitesMax = std::size_t{1} << 20;
 
 constexpr std::string_view kHost = "host";
 
-// As the format's page numbers them; the first have a side in host memory that is pageable or not.
-constexpr const char* kDirections[] = {"host to device", "device to host", "device to device", "host to host", "fill"};
-constexpr std::uint8_t kDirectionsOfHost = 2;
-std::string direction_name(std::uint8_t direction) {
-  return direction < std::size(kDirections) ? kDirections[direction] : "unknown";
+// A file may have any number.
+std::string name_of_direction(std::uint8_t number) {
+  return direction_name(std::min(static_cast<CopyDirection>(number), CopyDirection::unknown));
 }
 
 std::string text(const String& from) { return {from.data(), from.size()}; }
@@ -220,6 +219,7 @@ class Maker {
     const RecordingHead& head = recording_.head();
     Process& process = report_.cistern;
     process.version = head.version, process.command = head.command, process.pid = head.pid;
+    if (head.start_unix_ns) process.start_unix_s = static_cast<Seconds>(head.start_unix_ns) / 1e9;
     process.moment = head.ended_s ? "exit" : "recording";
     process.wall_s = first_.end_s;
     report_.sites.mode = "gpu:all,host:" + (head.host_sample_bytes == 1 ? "all"
@@ -278,13 +278,13 @@ class Maker {
   void add_copies() {
     for (const auto& [key, sum] : first_.transfers) {
       Transfer& row = report_.transfers.emplace_back();
-      row.kind = recording_.kind_name(key.kind), row.direction = direction_name(key.direction);
-      if (key.direction < kDirectionsOfHost) row.pageable = key.pageable;
+      row.kind = recording_.kind_name(key.kind), row.direction = name_of_direction(key.direction);
+      if (touches_host(row.direction)) row.pageable = key.pageable;
       row.asynchronous = key.asynchronous, row.count = sum.count, row.bytes = sum.bytes;
     }
     for (const auto& [key, sum] : first_.copies_by_site) {
       CopyRow& row = report_.copy_sites.emplace_back();
-      row.kind = recording_.kind_name(key.kind), row.direction = direction_name(key.direction);
+      row.kind = recording_.kind_name(key.kind), row.direction = name_of_direction(key.direction);
       row.pageable = key.pageable, row.asynchronous = key.asynchronous, row.count = sum.count, row.bytes = sum.bytes;
       row.api = call_of(key.site), row.frames = stack_of(key.site);
     }

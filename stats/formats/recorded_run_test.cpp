@@ -105,6 +105,22 @@ TEST(RecordedRun, CopiesAndFailures) {
   EXPECT_EQ(report.kinds[0].second.failed, 1u);
 }
 
+TEST(RecordedRun, WhereNoHostMemoryIsCopiedItHasNoType) {
+  std::vector<RecordedEvent> copies;
+  for (const std::uint8_t direction : {0, 1, 2, 3, 4, 5, 15})
+    copies.push_back({.type = RecordedType::copy, .direction = direction, .kind = 8, .count = 1, .bytes = 1});
+  const MadeRecording with = made({copies});
+  std::map<std::string, bool> has_type;
+  const auto run = run_of(Recording(with.bytes));
+  for (const Transfer& row : run.reports[0].transfers) has_type[row.direction] = row.pageable.has_value();
+  EXPECT_EQ(has_type, (std::map<std::string, bool>{{"host to device", true},
+                                                   {"device to host", true},
+                                                   {"device to device", false},
+                                                   {"host to host", true},
+                                                   {"fill", false},
+                                                   {"unknown", false}}));
+}
+
 // The moments of a long recording are what a simple model says.
 TEST(RecordedRun, MomentsAreThoseOfAModel) {
   std::mt19937 random(7);

@@ -124,6 +124,10 @@ std::string process_name(const Process& process) {
   return (process.rank ? "rank " + std::to_string(*process.rank) + ": " : "") + program_name(process);
 }
 
+std::string rank_or_pid(const Process& process) {
+  return process.rank ? "rank " + std::to_string(*process.rank) : "pid " + std::to_string(process.pid);
+}
+
 std::string function_name(const Frame& frame) {
   if (!frame.function.empty()) return printable(frame.function);
   if (!frame.module.empty()) return printable(file_name(frame.module)) + "+" + hexadecimal(frame.offset);

@@ -59,6 +59,7 @@ Samples samples_of(const Run& run);
 // "app", and "rank 3: app".
 std::string program_name(const Process& process);
 std::string process_name(const Process& process);
+std::string rank_or_pid(const Process& process);  // "rank 3", "pid 4711"
 
 // As the text report names it.
 std::string function_name(const Frame& frame);

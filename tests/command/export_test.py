@@ -13,14 +13,17 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 
 import jsonschema
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PERFETTO = ROOT / "build" / "python-packages" / "perfetto"
+PACKAGES = ROOT / "build" / "python-packages"
+PERFETTO, PYARROW = PACKAGES / "perfetto", PACKAGES / "pyarrow"
 ARGUMENTS = None
 TIME_LIMIT_S = 120
 VALUES = ("live", "lost", "peak")
@@ -72,8 +75,10 @@ def setUpModule():
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CISTERN_", "LD_"))} | {
             "LD_PRELOAD": ARGUMENTS.shim, "LD_LIBRARY_PATH": ARGUMENTS.libraries, "CISTERN_SITES": "all",
             "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"}
+        began = time.time()
         subprocess.run([str(part) for part in command], env=environment, stdout=subprocess.DEVNULL, check=True,
                        timeout=TIME_LIMIT_S)
+        ExportTest.run_times[name] = began, time.time()
         ExportTest.reports[name] = Expected(json.loads(report.read_text()))
 
 
@@ -88,7 +93,7 @@ def of_each_report(test):
 
 class ExportTest(unittest.TestCase):
     folder = report_folder = None
-    reports = {}
+    reports, run_times = {}, {}
 
     def execute(self, *command, status=0):
         done = subprocess.run([str(part) for part in command], capture_output=True, timeout=TIME_LIMIT_S,
@@ -102,6 +107,10 @@ class ExportTest(unittest.TestCase):
     def need(self, tool, setup="scripts/setup"):
         if not shutil.which(tool):
             self.skipTest(f"no {tool} here ({setup})")
+
+    def need_package(self, package):
+        if not (package / "complete").exists():
+            self.skipTest(f"no {package.parent.name}/{package.name} (scripts/python-packages)")
 
 
 def folded_sums(text, kind_of):
@@ -146,12 +155,126 @@ class Csv(ExportTest):
         for value in VALUES:
             self.assertEqual({kind: bytes_ for kind, bytes_ in sums[value].items() if bytes_}, expected.bytes_of(value))
 
+    def test_it_says_when_a_process_started(self):
+        for name, (began, ended) in self.run_times.items():
+            text = self.export("csv", self.report_folder / f"{name}.json").stdout.decode()
+            for row in csv.DictReader(io.StringIO(text)):
+                self.assertLess(began - 0.1, float(row["start_unix_s"]))
+                self.assertLess(float(row["start_unix_s"]), ended)
+
     def test_a_database_reads_it(self):
         self.need("sqlite3")
         self.export("csv", self.report_folder / "opencl.json", "-o", "a.csv")
         lost = self.execute("sqlite3", ":memory:", ".import --csv a.csv t",
                             "select sum(lost_bytes), stack from t where kind = 'opencl' group by stack order by 1 desc")
         self.assertEqual(lost.stdout.decode().splitlines()[0], "3145728|main;load_weights")
+
+
+class Parquet(ExportTest):
+    READ = """
+import json, sys
+import pyarrow.parquet
+table = pyarrow.parquet.read_table(sys.argv[1])
+types = {field.name: [str(field.type), field.nullable] for field in table.schema}
+json.dump({"types": types, "rows": table.to_pylist()}, sys.stdout)
+"""
+    TYPES = dict.fromkeys(("run", "program", "kind", "class", "object", "call", "owner", "file", "stack"),
+                          ["string", True]) | dict.fromkeys(("rank", "line"), ["int64", True]) | dict.fromkeys(
+                              ("start_unix_s", "first_s", "last_s"), ["double", True]) | {"suppressed": ["bool", False]}
+
+    def setUp(self):
+        self.need_package(PYARROW)
+
+    def rows(self, *reports):
+        """The rows that Arrow reads. Their columns have the types that the page says."""
+        out = self.folder / "a.parquet"
+        self.execute(ARGUMENTS.cistern, "export", "--to", "parquet", *reports, "-o", out)
+        read = json.loads(self.execute(PYARROW / "bin" / "python", "-c", self.READ, out).stdout)
+        self.assertEqual(read["types"], {name: self.TYPES.get(name, ["int64", False]) for name in read["types"]})
+        return read["rows"]
+
+    @staticmethod
+    def function(frame):
+        if frame.get("function"):
+            return frame["function"]
+        if frame.get("module"):
+            return f"{frame['module'].rpartition('/')[2]}+{frame['offset']:#x}"
+        return "?" if frame.get("file") else f"{frame['address']:#x} (generated code)"
+
+    def of_site(self, row):
+        frames = row.get("frames") or [{"function": "(no call site)"}]
+        return {"file": frames[0].get("file") or frames[0].get("module") or None, "line": frames[0].get("line") or None,
+                "stack": ";".join(self.function(frame).replace(";", ":") for frame in reversed(frames))}
+
+    def expected(self, run, report):
+        """The table's rows, from the JSON alone."""
+        process = report["cistern"]
+        none = {"run": run, "program": process["command"].split(" ")[0].rpartition("/")[2] or None,
+                "pid": process["pid"], "rank": process.get("rank"),
+                "start_unix_s": process.get("start_unix_s"), "class": None, "object": None, "call": None,
+                "owner": None, "suppressed": False, "first_s": None, "last_s": None, "file": None, "line": None} | {
+                    f"{value}_{figure}": 0 for value in VALUES for figure in ("blocks", "bytes")}
+        for row in report["leaks"]:
+            lost = row["class"] in ("lost", "indirectly lost") or (
+                row["class"] == "held only by the driver" and row["kind"] != "host")
+            lost = lost and not row.get("suppressed")
+            yield none | self.of_site(row) | {
+                "kind": row["kind"], "class": row["class"], "object": row["object"] or None,
+                "call": row.get("api") or None, "owner": row.get("owner") or None,
+                "suppressed": bool(row.get("suppressed")), "live_blocks": row["blocks"], "live_bytes": row["bytes"],
+                "lost_blocks": row["blocks"] * lost, "lost_bytes": row["bytes"] * lost, "first_s": row["first_s"],
+                "last_s": row["last_s"]}
+        if rest := report.get("host_without_site", {}).get("bytes"):
+            yield none | {"kind": "host", "live_blocks": report["host_without_site"]["blocks"], "live_bytes": rest,
+                          "stack": "(no call site)"}
+        named = collections.Counter()
+        for row in report["at_peak"]:
+            named[row["kind"]] += row["peak_bytes"]
+            yield none | self.of_site(row) | {"kind": row["kind"], "peak_blocks": row["peak_blocks"],
+                                              "peak_bytes": row["peak_bytes"]}
+        for kind, figures in report["kinds"].items():
+            rest = figures["peak_bytes"] - named[kind]
+            if f"kinds.{kind}.peak_bytes" not in report["estimated"] and rest > 0:
+                yield none | {"kind": kind, "peak_bytes": rest, "stack": "(other call sites)"}
+
+    @of_each_report
+    def test_every_value_is_that_of_the_report(self, report, expected):
+        self.assertEqual(self.rows(report), list(self.expected("reports", expected.report)))
+
+    def test_empty_long_and_foreign_texts(self):
+        folder = self.folder / "strange runs ü"
+        folder.mkdir()
+        report = json.loads((self.report_folder / "opencl.json").read_text())
+        leak = report["leaks"][0]
+        report["cistern"] |= {"rank": 2 ** 31, "command": ""}
+        report["leaks"] = [leak | change for change in (
+            {"owner": "", "object": "", "frames": []},
+            {"owner": "größe 内存 🦆", "frames": [{"function": "λ<T>(x, \"y\")", "file": "ñ.cpp", "line": 2 ** 32}]},
+            {"blocks": 2 ** 63 - 1, "bytes": 2 ** 62, "frames": [{"function": "f" * 3_000_000, "file": "/" * 5000}]},
+            {"first_s": 0, "last_s": 1e-6, "suppressed": True, "frames": leak["frames"] * 200})]
+        (folder / "a.json").write_text(json.dumps(report))
+        self.assertEqual(self.rows(folder), list(self.expected(folder.name, report)))
+        report["leaks"] = report["at_peak"] = []
+        report["kinds"] = {}
+        report.pop("host_without_site", None)
+        (folder / "a.json").write_text(json.dumps(report))
+        self.assertEqual(self.rows(folder), [])
+
+    def test_texts_of_all_numbers_of_bits_and_groups(self):
+        report = json.loads((self.report_folder / "opencl.json").read_text())
+        leak = report["leaks"][0]
+        for count in (1, 2, 3, 9, 257, 66_000):
+            report["leaks"] = [leak | {"bytes": i, "owner": f"o{i % 1000}" if i % 3 else "",
+                                       "frames": [{"function": str(i), "module": "m"}]} for i in range(count)]
+            (self.folder / "many.txt").write_text(json.dumps(report))
+            self.assertEqual(self.rows("many.txt"), list(self.expected(self.folder.name, report)))
+
+    def test_of_a_folder_it_has_the_rows_of_each(self):
+        rows = self.rows(self.report_folder)
+        each = [row for name in sorted(self.reports) for row in self.rows(self.report_folder / f"{name}.json")]
+        self.assertEqual(rows, each)
+        table = list(csv.DictReader(io.StringIO(self.export("csv", self.report_folder).stdout.decode())))
+        self.assertEqual([list(row)[1:] for row in rows], [list(row) for row in table])
 
 
 class Pprof(ExportTest):
@@ -265,12 +388,13 @@ class Speedscope(ExportTest):
 
 class Perfetto(ExportTest):
     def setUp(self):
-        if not (PERFETTO / "complete").exists():
-            self.skipTest(f"no {PERFETTO.parent.name}/{PERFETTO.name} (scripts/python-packages)")
+        self.need_package(PERFETTO)
 
     def trace(self, report):
         """The trace, all of whose fields Perfetto's description knows, and the description."""
-        raw = self.export("perfetto", report).stdout
+        return self.parsed(self.export("perfetto", report).stdout)
+
+    def parsed(self, raw):
         protos = perfetto_protos()
         trace = protos.Trace()
         trace.ParseFromString(raw)
@@ -321,11 +445,62 @@ class Perfetto(ExportTest):
         for expected in self.reports.values():
             self.assertLessEqual(expected.bytes_of("live").keys(), heaps[expected.report["cistern"]["pid"]])
 
+    @staticmethod
+    def start_us(expected):
+        return round(expected.report["cistern"]["start_unix_s"] * 1e6)
+
+    def archive(self, *reports, to="ranks.tar"):
+        """The manifest, and the members before it by their names."""
+        self.export("perfetto", *reports, "-o", to)
+        with tarfile.open(self.folder / to) as archive:
+            members = [(member.name, archive.extractfile(member).read()) for member in archive]
+        self.assertEqual(len({name for name, _ in members}), len(members))
+        name, manifest = members.pop()
+        self.assertEqual(name, "perfetto_manifest.json")
+        self.assertTrue(manifest.startswith(b'{"perfetto_manifest":'))
+        return json.loads(manifest)["perfetto_manifest"], dict(members)
+
+    def test_an_archive_has_a_trace_of_each_machine(self):
+        manifest, members = self.archive(self.report_folder)
+        names = sorted(self.reports)
+        pids = [self.reports[name].report["cistern"]["pid"] for name in names]
+        first = min(names, key=lambda name: self.start_us(self.reports[name]))
+        self.assertEqual(manifest, {
+            "version": 1,
+            "trace_time": {"clock": "BOOTTIME", "file": f"pid {pids[names.index(first)]}.pftrace"},
+            "files": [{"path": f"pid {pid}.pftrace", "machine": {"name": f"pid {pid}"}} for pid in pids]})
+        for name, (path, raw) in zip(names, members.items(), strict=True):
+            self.assertEqual(raw, self.export("perfetto", self.report_folder / f"{name}.json").stdout)
+            trace, protos = self.parsed(raw)
+            pids = {packet.track_descriptor.process.pid for packet in trace.packet
+                    if packet.track_descriptor.HasField("process")}
+            self.assertEqual(path, f"pid {pids.pop()}.pftrace")
+            clocks = {clock.clock_id: clock.timestamp for clock in trace.packet[0].clock_snapshot.clocks}
+            self.assertEqual(round(clocks[protos.BUILTIN_CLOCK_REALTIME] / 1e3), self.start_us(self.reports[name]))
+
+    def test_ranks_of_an_archive_have_their_names(self):
+        ranks, report = self.folder / "ranks", json.loads((self.report_folder / "opencl.json").read_text())
+        ranks.mkdir()
+        for name, rank in (("a", 3), ("b", 3), ("c", 0), ("d", 3)):
+            report["cistern"]["rank"] = rank
+            report["cistern"].pop("start_unix_s", None)
+            (ranks / f"{name}.json").write_text(json.dumps(report))
+        manifest, members = self.archive(ranks, to="ranks.tar.gz")
+        self.assertEqual([file["machine"]["name"] for file in manifest["files"]],
+                         ["rank 3", "rank 3 (2)", "rank 0", "rank 3 (3)"])
+        self.assertEqual(manifest["trace_time"]["file"], "rank 3.pftrace")
+        self.assertEqual([file["path"] for file in manifest["files"]], list(members))
+        again = [self.export("perfetto", ranks, "-o", name) and (self.folder / name).read_bytes()
+                 for name in ("1.tar", "2.tar")]
+        self.assertEqual(*again)
+
     def test_clocks_and_flags_let_packets_be_read(self):
         trace, protos = self.trace(self.report_folder / "opencl.json")
         first = trace.packet[0]
-        clocks = {clock.clock_id for clock in first.clock_snapshot.clocks}
-        self.assertEqual(clocks, {protos.BUILTIN_CLOCK_MONOTONIC_COARSE, protos.BUILTIN_CLOCK_BOOTTIME})
+        clocks = {clock.clock_id: clock.timestamp for clock in first.clock_snapshot.clocks}
+        start = clocks.pop(protos.BUILTIN_CLOCK_REALTIME)
+        self.assertEqual(round(start / 1e3), self.start_us(self.reports["opencl"]))
+        self.assertEqual(clocks, {protos.BUILTIN_CLOCK_MONOTONIC_COARSE: 0, protos.BUILTIN_CLOCK_BOOTTIME: 0})
         self.assertEqual(first.sequence_flags, protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED)
         self.assertEqual({packet.trusted_packet_sequence_id for packet in trace.packet}, {1})
 

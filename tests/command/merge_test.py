@@ -1,4 +1,5 @@
-"""`cistern merge`: 10,000 simulated ranks, in bounded memory; and the page's example with Dask.
+"""`cistern merge`, and `cistern export --to parquet`: 10,000 simulated ranks, in bounded memory; and the page's example
+with Dask.
 
 usage: merge_test.py CISTERN SHIM PAGE
 """
@@ -47,17 +48,20 @@ class Ranks(unittest.TestCase):
             (folder / f"rank-{rank}.json").write_text(json.dumps(self.one))
         return folder
 
+    def bounded(self, what, *arguments):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = cistern(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        print(f"{what}: {after.ru_utime - before.ru_utime:.1f} s, {after.ru_maxrss >> 10} MiB", file=sys.stderr)
+        self.assertLess(after.ru_maxrss << 10, 64 << 20)
+        return ran
+
     def test_ten_thousand_in_bounded_memory(self):
         folder = self.write("many", range(RANKS))
         bytes_read = sum(path.stat().st_size for path in folder.iterdir())
         out = self.folder / "merged.json"
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = cistern("merge", "-o", out, folder)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        print(f"{RANKS} ranks, {bytes_read >> 20} MiB: {after.ru_utime - before.ru_utime:.1f} s, "
-              f"{after.ru_maxrss >> 10} MiB", file=sys.stderr)
-        self.assertLess(after.ru_maxrss << 10, 64 << 20)
+        ran = self.bounded(f"merge of {RANKS} ranks, {bytes_read >> 20} MiB", "merge", "-o", out, folder)
         merged = json.loads(out.read_text())
         host = merged["kinds"]["host"]
         self.assertEqual(merged["cistern_merge"]["processes"], RANKS)
@@ -68,6 +72,10 @@ class Ranks(unittest.TestCase):
         live = [leak for leak in self.one["leaks"] if not leak.get("suppressed")]
         self.assertEqual(sum(site["bytes"]["sum"] for site in merged["sites"]),
                          RANKS * sum(leak["bytes"] for leak in live))
+        table = self.folder / "all.parquet"
+        self.bounded("the table of them", "export", "--to", "parquet", "-o", table, folder)
+        self.assertLess(table.stat().st_size, bytes_read // 50)
+        self.assertEqual(table.read_bytes()[-4:], b"PAR1")
 
     def test_parts_merge_to_the_whole(self):
         whole, parts = self.folder / "whole.json", [self.folder / "first.json", self.folder / "second.json"]
@@ -80,12 +88,37 @@ class Ranks(unittest.TestCase):
         self.assertEqual(again.read_text(), whole.read_text())
         self.assertEqual(shown.stdout, cistern("merge", whole).stdout)
 
+    def test_a_file_counts_once(self):
+        folder, out = self.write("linked", range(3)), self.folder / "once.json"
+        (folder / "alias.json").symlink_to("rank-0.json")
+        os.link(folder / "rank-1.json", folder / "another.json")
+        cistern("merge", "-o", out, folder, folder, folder / "rank-2.json")
+        self.assertEqual(json.loads(out.read_text())["cistern_merge"]["processes"], 3)
+
+    def test_sums_do_not_wrap(self):
+        folder, out = self.write("enormous", range(2)), self.folder / "enormous.json"
+        for path in folder.iterdir():
+            report = json.loads(path.read_text())
+            report["kinds"]["host"] |= {"live_bytes": 2 ** 63 + 5, "live_blocks": 1}
+            path.write_text(json.dumps(report))
+        cistern("merge", "-o", out, folder)
+        self.assertEqual(json.loads(out.read_text())["kinds"]["host"]["live_bytes"]["sum"], 2 ** 64 - 1)
+
     def test_bad_files(self):
         bad = self.folder / "bad.json"
         bad.write_text('{"cistern_merge": {"schema": 9}}')
         ran = cistern("merge", bad)
         self.assertEqual((ran.returncode, ran.stdout, ran.stderr),
                          (2, "", f"cistern: {bad} is a merged report of another version of Cistern\n"))
+        whole = self.folder / "sound.json"
+        cistern("merge", "-o", whole, self.write("two", range(2)))
+        for change in ({"processes": 0}, {"processes": 3}, {"sum": 1}, {"least": {"value": 10 ** 9, "process": "x"}}):
+            merged = json.loads(whole.read_text())
+            merged["kinds"]["host"]["peak_bytes"] |= change
+            bad.write_text(json.dumps(merged))
+            ran = cistern("merge", bad)
+            self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+            self.assertRegex(ran.stderr, f"cistern: {bad} is no merged report: (processes|peak_bytes)\n")
         out = self.folder / "none" / "out.json"
         ran = cistern("merge", "-o", out, self.write("few", range(2)))
         self.assertEqual((ran.returncode, ran.stdout), (2, ""))

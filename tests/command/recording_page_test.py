@@ -200,10 +200,17 @@ class Commands(Records, unittest.TestCase):
         path = self.record(CISTERN_REPORT="one.json", CISTERN_REPORT_FORMAT="json")
         self.assertEqual(len(json.loads(cistern("report", self.folder, "--json").stdout)), 5)
         self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], 1)
-        for name, processes in (("one.one.rec", 1), ("two.rec", 2)):
+        (self.folder / "one.json").rename(self.folder / "rank-3-12.json")
+        for name, processes in (("rank-3-12.12.rec", 1), ("rank-3-12.12-2.rec", 1), ("rank-3-12.3.rec", 2),
+                                ("two.rec", 2)):
             path = path.rename(self.folder / name)
             self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], processes)
-        (self.folder / "one.json").unlink()
+        report = (self.folder / "rank-3-12.json")
+        sound = report.read_text()
+        report.write_text(sound[:1000])  # its recording stands in
+        path = path.rename(self.folder / "rank-3-12.12.rec")
+        self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], 1)
+        report.unlink()
         self.assertEqual(json.loads(cistern("report", self.folder, "--json").stdout)["processes"], 1)
 
     def test_a_killed_run_has_a_verdict(self):

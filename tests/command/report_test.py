@@ -66,6 +66,7 @@ class Text(Reports):
         self.assertEqual((shown.returncode, shown.stderr), (
             2, f"cistern: the report of pid {self.json['cistern']['pid']} has no full text: "
                "CISTERN_REPORT_FORMAT=both writes it, and so does cistern run\n"))
+        self.assertEqual(cistern("report", "--full", self.report, without).stdout, "")  # not a part of the answer
 
     def test_groups_add_up(self):
         rows = [leak for leak in self.json["leaks"] if not leak.get("suppressed")]
@@ -87,7 +88,9 @@ class Text(Reports):
         self.assertEqual(shown["kinds"]["opencl"]["live_bytes"], self.json["kinds"]["opencl"]["live_bytes"])
 
     def test_several_processes(self):
-        twice = json.loads(cistern("report", "--json", self.report, self.report).stdout)
+        copy = self.folder / "copy.json"
+        copy.write_bytes(self.report.read_bytes())
+        twice = json.loads(cistern("report", "--json", self.report, copy).stdout)
         self.assertEqual(twice["processes"], 2)
         once = json.loads(cistern("report", "--json", self.report).stdout)
         self.assertEqual([leak["bytes"] for leak in twice["leaks"]], [2 * leak["bytes"] for leak in once["leaks"]])

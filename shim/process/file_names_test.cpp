@@ -1,12 +1,12 @@
-// Names of reports that lie beside others.
-#include "shim/process/report_file.hpp"
+// Names of files that lie beside others.
+#include "shim/process/file_names.hpp"
 
 #include <gtest/gtest.h>
 
 namespace cistern {
 namespace {
 
-TEST(ReportFiles, ThePidGoesBeforeTheExtension) {
+TEST(FileNames, ThePidGoesBeforeTheExtension) {
   EXPECT_EQ(path_with_pid("/a/run.json", 12, 1), "/a/run.12.json");
   EXPECT_EQ(path_with_pid("/a/run.json", 12, 2), "/a/run.12-2.json");
   EXPECT_EQ(path_with_pid("/a.b/run", 12, 1), "/a.b/run.12");
@@ -15,7 +15,7 @@ TEST(ReportFiles, ThePidGoesBeforeTheExtension) {
   EXPECT_EQ(path_with_pid("run.tar.gz", 12, 3), "run.tar.12-3.gz");
 }
 
-TEST(ReportFiles, ThoseOfEarlierRunsAreCalledOld) {
+TEST(FileNames, ThoseOfEarlierRunsAreCalledOld) {
   EXPECT_EQ(path_of_earlier("/a/run.json", 12, 1), "/a/run.12.old.json");
   EXPECT_EQ(path_of_earlier("/a.b/run", 12, 2), "/a.b/run.12-2.old");
 }
