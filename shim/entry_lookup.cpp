@@ -6,10 +6,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
-
 #include <atomic>
+#include <cstdint>
+#include <optional>
 
+#include "pool/base/name_list.hpp"
 #include "shim/cuda/runtime.hpp"
 #include "shim/cuda/unknown.hpp"
 #include "shim/cuda/unseen_calls.hpp"
@@ -32,26 +33,43 @@ constexpr const char* kIcdLoader = "libOpenCL.so";
 constexpr const char* kDriver = "libcuda.so";
 constexpr const char* kRuntime = "libcudart";
 
+// Extension functions are not exported: programs get them through clGetExtensionFunctionAddress*.
+constexpr char kNamesText[] =
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) #name "\0"
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #name "\0"
+#define CUDA_RUNTIME(action, name, parameters, arguments) #name "\0"
+#include "shim/symbols/all.def"
+    ;
+constexpr cistern::NameList kNames(kNamesText);
+constexpr void (*kFunctions[])() = {
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) &name,
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) &name,
+#define CUDA_RUNTIME(action, name, parameters, arguments) &name,
+#include "shim/symbols/all.def"
+};
+enum class Library : std::uint8_t { icd_loader, driver, runtime };
+constexpr Library kLibraries[] = {
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) Library::icd_loader,
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) Library::driver,
+#define CUDA_RUNTIME(action, name, parameters, arguments) Library::runtime,
+#include "shim/symbols/all.def"
+};
+
 struct Export {
   const char* name;
   void (*function)();
   const char* library;  // whose function it stands for
 };
 
-// Extension functions are not exported: programs get them through clGetExtensionFunctionAddress*.
-constexpr Export kExports[] = {
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, &name, kIcdLoader},
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) {#name, &name, kDriver},
-#define CUDA_RUNTIME(action, name, parameters, arguments) {#name, &name, kRuntime},
-#include "shim/symbols/all.def"
-};
-
-const Export* find_export(const char* name) {
-  if (name[0] != 'c' || (name[1] != 'l' && name[1] != 'u')) return nullptr;
-  for (const Export& row : kExports) {
-    if (strcmp(row.name, name) == 0) return &row;
-  }
-  return nullptr;
+std::optional<Export> find_export(const char* name) {
+  if (name[0] != 'c' || (name[1] != 'l' && name[1] != 'u')) return std::nullopt;
+  const std::size_t at = kNames.index_of(name);
+  if (at == kNames.count()) return std::nullopt;
+  const Library library = kLibraries[at];
+  return Export{name, kFunctions[at],
+                library == Library::driver    ? kDriver
+                : library == Library::runtime ? kRuntime
+                                              : kIcdLoader};
 }
 
 // Whether the plain program would find a provider in the global search order: one after us, or one before us.
@@ -98,7 +116,7 @@ bool provides_itself(const char* name, const void* caller_address) {
 
 DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const void* caller) {
   const cistern::Dlsym real = cistern::real_dlsym();  // also what the assembly jumps to
-  const Export* row = find_export(name);
+  const std::optional<Export> row = find_export(name);
   if (!row) [[likely]] {
     cistern::cuda::note_asked(name);
     cistern::cuda::note_looked_up(name, caller);

@@ -66,7 +66,7 @@ bool move_memory(void* from, void* to, std::size_t bytes) {
 
 void make_memory_resident(void* at, std::size_t bytes) { madvise(at, bytes, MADV_POPULATE_WRITE); }
 
-std::uint64_t limit_bytes() { return std::min(limit_of_process(RLIMIT_AS), limit_of_process(RLIMIT_DATA)); }
+[[gnu::hot]] std::uint64_t limit_bytes() { return std::min(limit_of_process(RLIMIT_AS), limit_of_process(RLIMIT_DATA)); }
 
 std::uint64_t physical_bytes() {
   struct sysinfo info;
@@ -86,7 +86,7 @@ std::uint64_t random_word() {
 constinit System region_system = {map_memory,   map_descriptors, give_memory_back,     unmap_memory,
                                   renew_memory, move_memory,     make_memory_resident, limit_bytes};
 
-Machine look_at_machine() {
+[[gnu::hot]] Machine look_at_machine() {
   const CallingSystem calling;
   find_clock();
   return {physical_bytes(), random_word(), limit_bytes()};

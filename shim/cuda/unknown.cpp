@@ -8,6 +8,7 @@
 #include <new>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/name_list.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/sink.hpp"
@@ -17,14 +18,15 @@ namespace {
 
 constexpr std::size_t kNamesMax = 32;
 
-constexpr const char* kKnown[] = {
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #base, #name,
-#define CUDA_PASS(name) #name,
-#define CUDA_KNOWN(name) #name,
+constexpr char kKnownText[] =
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #base "\0" #name "\0"
+#define CUDA_PASS(name) #name "\0"
+#define CUDA_KNOWN(name) #name "\0"
 #include "shim/symbols/cuda.def"
 #include "shim/symbols/cuda_known.def"
-};
-using Known = std::array<std::string_view, std::size(kKnown)>;
+    ;
+constexpr NameList kKnown(kKnownText);
+using Known = std::array<std::string_view, kKnown.count()>;
 constinit std::atomic<const Known*> sorted_names{nullptr};
 
 // Sorted at first use: threads that race here do the same, and one keeps it.
@@ -33,7 +35,8 @@ const Known& known_names() {
   if (known) [[likely]]
     return *known;
   auto* const made = new (internal_allocate(sizeof(Known))) Known;
-  std::copy(std::begin(kKnown), std::end(kKnown), made->begin());
+  auto* next = made->begin();
+  kKnown.visit_until([&](std::string_view name) { return *next++ = name, false; });
   std::sort(made->begin(), made->end());
   if (sorted_names.compare_exchange_strong(known, made)) return *made;
   internal_deallocate(made, sizeof(Known));

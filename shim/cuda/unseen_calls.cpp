@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "pool/base/name_list.hpp"
 #include "pool/base/path.hpp"
 #include "shim/cuda/gather.hpp"
 #include "shim/cuda/unknown.hpp"
@@ -17,18 +18,15 @@
 namespace cistern::cuda {
 namespace {
 
-constexpr std::string_view kHarmless[] = {
-#define CUDA_HARMLESS(name) #name,
+constexpr char kHarmlessText[] =
+#define CUDA_HARMLESS(name) #name "\0"
 #include "shim/symbols/cuda_known.def"
-};
-constexpr std::string_view kExported[] = {
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #name,
+    ;
+constexpr char kExportedText[] =
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #name "\0"
 #include "shim/symbols/cuda.def"
-};
-
-bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+    ;
+constexpr NameList kHarmless(kHarmlessText), kExported(kExportedText);
 
 // The dynamic section of a loaded object.
 class Linked {
@@ -71,9 +69,7 @@ class Linked {
   const char* names_ = nullptr;
 };
 
-bool matters(const char* name) {
-  return looks_like_the_drivers(name) && !is_one_of(kExported, name) && !is_harmless(name);
-}
+bool matters(const char* name) { return looks_like_the_drivers(name) && !kExported.has(name) && !is_harmless(name); }
 
 // The names are copied: what has them may be unloaded as soon as the loader's lock is free.
 using Names = Vector<String>;
@@ -87,7 +83,7 @@ int add_references(dl_phdr_info* object, std::size_t, void* names) {
 
 }  // namespace
 
-bool is_harmless(std::string_view name) { return is_one_of(kHarmless, name); }
+bool is_harmless(std::string_view name) { return kHarmless.has(name); }
 
 std::uint64_t modules_loaded() {
   std::uint64_t changes = 0;

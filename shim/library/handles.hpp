@@ -2,7 +2,8 @@
 // through it, and one that is out of use is never mistaken for another. Records are reused, and never given back. Each
 // has a lock, under which the calls for it run; it is a LongLock, since they call drivers.
 //
-// `Record` has: `void begin_anew()`, after which nothing of its last user is left.
+// `Record` has: `void begin_anew()`, after which nothing of its last user is left, and `kWhat`, the name of what a
+// handle stands for. (A member would put the table, which is all zero, into the file and into every process.)
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -33,8 +34,6 @@ class Handles {
   };
 
  public:
-  constexpr explicit Handles(const char* what) : what_(what) {}
-
   // A record in use; no other thread uses it meanwhile. It is empty, with a line on stderr, if the handle is not valid
   // or not valid any more, or if this thread uses it already, from where the driver called back. It is empty too if the
   // record was lost in a fork.
@@ -55,9 +54,9 @@ class Handles {
       StringSink line;
       line.print("{}({}): ", api, static_cast<const void*>(handle));
       if (is_used_here)
-        line.print("another call of this thread uses the {}; refused", all.what_);
+        line.print("another call of this thread uses the {}; refused", Record::kWhat);
       else
-        line.print("no {}, or destroyed already; refused", all.what_);
+        line.print("no {}, or destroyed already; refused", Record::kWhat);
       warn_line(line.text());
     }
     ~Use() {
@@ -152,7 +151,6 @@ class Handles {
     unused_ = slot;
   }
 
-  const char* const what_;
   Lock lock_;  // for making and ending one
   std::atomic<Slot*> pages_[1 << (kIndexBits - kPageBits)] = {};
   std::uint32_t made_ = 0;

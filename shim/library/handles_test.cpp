@@ -8,6 +8,7 @@ namespace cistern::library {
 namespace {
 
 struct Record {
+  static constexpr char kWhat[] = "test record";
   int value = 0;
   void begin_anew() { value = 0; }
 };
@@ -15,7 +16,7 @@ struct Handle;
 using All = Handles<Record, Handle, 5>;
 
 TEST(Handles, AreUsedByOneCallOfAThreadAtATime) {
-  static All all("test record");
+  static All all;
   Handle* const handle = all.make([](Record& record) { record.value = 3; });
   ASSERT_TRUE(handle);
   {

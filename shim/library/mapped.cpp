@@ -61,6 +61,7 @@ struct Slot {
 };
 
 struct Mapped {
+  static constexpr char kWhat[] = "mapped file";
   cistern_mapped_settings settings{};
   const KindMemory* memory = nullptr;  // the one for settings.kind
   void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was opened
@@ -88,7 +89,7 @@ struct Mapped {
   }
 };
 
-constinit Handles<Mapped, cistern_mapped, 5> files("mapped file");
+constinit Handles<Mapped, cistern_mapped, 5> files;
 using Used = decltype(files)::Use;
 
 cistern_status status_of_system(int error) {

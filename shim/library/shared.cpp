@@ -26,6 +26,7 @@ using Access = SharedFile::Access;
 
 // A buffer that was not handed out is detached when its object ends.
 struct Shared {
+  static constexpr char kWhat[] = "shared buffer";
   SharedFile file;
   SharedHeader header;
   Access access = Access::to_write;
@@ -67,7 +68,7 @@ cistern_status Shared::detach() {
   return status;
 }
 
-constinit Handles<Shared, cistern_shared, 4> all_shared("shared buffer");
+constinit Handles<Shared, cistern_shared, 4> all_shared;
 
 cistern_status hand_out(Shared& made, cistern_shared** handle) {
   *handle = all_shared.make([&](Shared& record) { record.take_from(made); });

@@ -64,6 +64,7 @@ class QueueUses {
 };
 
 struct Unified {
+  static constexpr char kWhat[] = "unified buffer";
   cistern_unified_settings settings{};
   const KindMemory* memory = nullptr;  // the one for settings.kind
   void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was made
@@ -89,7 +90,7 @@ struct Unified {
   }
 };
 
-constinit Handles<Unified, cistern_unified, 3> buffers("unified buffer");
+constinit Handles<Unified, cistern_unified, 3> buffers;
 using Used = decltype(buffers)::Use;
 
 // --- Memory of both sides
