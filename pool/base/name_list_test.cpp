@@ -1,3 +1,4 @@
+// The list of names in one text.
 #include "pool/base/name_list.hpp"
 
 #include <gtest/gtest.h>
