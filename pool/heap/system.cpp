@@ -66,7 +66,9 @@ bool move_memory(void* from, void* to, std::size_t bytes) {
 
 void make_memory_resident(void* at, std::size_t bytes) { madvise(at, bytes, MADV_POPULATE_WRITE); }
 
-[[gnu::hot]] std::uint64_t limit_bytes() { return std::min(limit_of_process(RLIMIT_AS), limit_of_process(RLIMIT_DATA)); }
+[[gnu::hot]] std::uint64_t limit_bytes() {
+  return std::min(limit_of_process(RLIMIT_AS), limit_of_process(RLIMIT_DATA));
+}
 
 std::uint64_t physical_bytes() {
   struct sysinfo info;
