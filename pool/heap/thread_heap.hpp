@@ -99,7 +99,8 @@ struct Heap : HeapLists {
   Heap* next_unused = nullptr;  // or the next heap that was started late
   ClassPages classes[kClasses];
   RemoteBatch batches[kBatches];
-  WaitingBlock waiting_blocks[kMediumClasses][kWaitingMax] = {};
+  // Not written when a heap is made: most of it never holds anything, and the memory is zero already.
+  WaitingBlock waiting_blocks[kMediumClasses][kWaitingMax];
 };
 
 // The calling thread's heap; null: none yet.
