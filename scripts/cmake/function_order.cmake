@@ -1,0 +1,28 @@
+# cistern_order_functions(TARGET): the functions of first_functions.txt (scripts/function-order) come first in a shared
+# object. GNU's linker has no option for an order, but takes a whole script: its own, with these lines added. With
+# another linker the order stays as it is.
+execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-prog-name=ld OUTPUT_VARIABLE linker
+                OUTPUT_STRIP_TRAILING_WHITESPACE)
+execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -Wl,--version OUTPUT_VARIABLE linker_used ERROR_QUIET)
+execute_process(COMMAND "${linker}" -shared -z now -z relro --verbose OUTPUT_VARIABLE linker_script ERROR_QUIET)
+set(first_functions "${CMAKE_CURRENT_LIST_DIR}/first_functions.txt")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${first_functions}")
+set(ordered_script "")
+if(linker_used MATCHES "^GNU ld" AND linker_script MATCHES "=====\n(.*)\n=====" AND NOT CISTERN_SANITIZE)
+  set(linker_script "${CMAKE_MATCH_1}")
+  file(STRINGS "${first_functions}" names)
+  list(TRANSFORM names REPLACE "(.+)" "    *(.text.\\1 .text.*.\\1)\n")
+  list(JOIN names "" names)
+  string(REGEX REPLACE "\n  \\.text +:\n  {\n" "\\0${names}" changed_script "${linker_script}")
+  if(NOT changed_script STREQUAL linker_script)
+    set(ordered_script "${CMAKE_CURRENT_BINARY_DIR}/function_order.ld")
+    file(CONFIGURE OUTPUT "${ordered_script}" CONTENT "${changed_script}" @ONLY)
+  endif()
+endif()
+
+function(cistern_order_functions target)
+  if(ordered_script)
+    target_link_options(${target} PRIVATE "-Wl,-T,${ordered_script}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${ordered_script}")
+  endif()
+endfunction()
