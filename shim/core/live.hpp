@@ -12,6 +12,9 @@ namespace cistern::live {
 void note_start();     // where a thread may be started: behind constructors
 void note_gpu_used();  // under no lock
 void end();            // the process ends: its files go
+// Before the calling thread's capabilities change: the kernel has them for each thread, and the C library aborts where
+// one thread is refused what another may. The next call for a GPU that sees a request starts a new one.
+void dismiss_thread();
 // Around a filter of system calls, which may forbid ours.
 void leave();
 void come_back();
