@@ -1,10 +1,12 @@
-// The exported prctl, and what the exported syscall (entry_syscall.S) leaves to a function: they see when the process
-// sets a filter of system calls, and whom it lets trace it. The call itself is passed on as it is.
+// The exported prctl and capset, and what the exported syscall (entry_syscall.S) leaves to a function: they see when
+// the process sets a filter of system calls, whom it lets trace it, and when capabilities change. The call itself is
+// passed on as it is.
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
 #include <atomic>
 
+#include "shim/core/live.hpp"
 #include "shim/judged_copy/other_threads.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/lifecycle_signals.hpp"
@@ -24,8 +26,9 @@ using Word = unsigned long;
 using Prctl = int (*)(int, Word, Word, Word, Word);
 using Syscall = long (*)(long, Word, Word, Word, Word, Word, Word);
 
-// PR_SET_SECCOMP, PR_SET_PTRACER: their header declares prctl otherwise than it is defined here.
+// PR_SET_SECCOMP and others: their header declares prctl otherwise than it is defined here.
 constexpr int kSetSeccomp = 22, kSetTracer = 0x59616d61;
+constexpr int kSetKeepCapabilities = 8, kSetSecureBits = 28;
 
 // A child of vfork shares its parent's memory, but not the parent's filters. Asked before the call: afterwards the
 // question itself might be filtered.
@@ -46,6 +49,11 @@ class Watched {
  private:
   const bool matters_;
 };
+
+void capabilities_change() {
+  if (!cistern::switched_off() && !cistern::system_calls_are_filtered() && cistern::in_own_process())
+    cistern::live::dismiss_thread();
+}
 
 Syscall real_syscall() {
   std::atomic_ref<void*> known(cistern_real_syscall);
@@ -69,10 +77,16 @@ extern "C" {
   static constinit std::atomic<Prctl> known{nullptr};
   Prctl real = known.load(std::memory_order_relaxed);
   if (!real) known.store(real = reinterpret_cast<Prctl>(next_symbol("prctl")), std::memory_order_relaxed);
+  if (option == kSetKeepCapabilities || option == kSetSecureBits) capabilities_change();
   const Watched watched(option == kSetSeccomp);
   const int answer = watched.made(real(option, first, second, third, fourth));
   if (option == kSetTracer && answer == 0) cistern::note_permitted_tracer(first);
   return answer;
+}
+
+[[gnu::visibility("default")]] int capset(void* header, const void* data) {
+  capabilities_change();
+  return reinterpret_cast<int (*)(void*, const void*)>(next_symbol("capset"))(header, data);
 }
 
 [[gnu::visibility("hidden")]] long cistern_syscall(long number, Word first, Word second, Word third, Word fourth,

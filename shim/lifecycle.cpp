@@ -424,6 +424,7 @@ bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signa
 
 void watch_exit_from_layer() {
   if (preloaded.load(std::memory_order_relaxed) || switched_off() || layer_watches.exchange(true)) return;
+  watch_requests();
   on_exit(begin_exit_from_layer, nullptr);
   if (options().has_gate()) watch_sudden_ends_from_layer();
 }
@@ -443,7 +444,8 @@ extern "C" {
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
   const bool reports = options().report_requested && options().report != "none";
-  if ((reports || options().wake != "off") && !system_calls_are_filtered()) watch_signals();
+  watch_requests();
+  if (reports) watch_ends_by_signal();
   live::note_start();
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);

@@ -64,6 +64,7 @@ constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}},   {SIGINT, "SIGINT", {}},
                                {SIGABRT, "SIGABRT", {}}, {0, "a request", {}},   {0, "a wake", {}}};
 constinit int& request_signal = watched[4].number;
 constinit int& wake_signal = watched[5].number;
+bool ends_the_process(const Watched& signal) { return &signal < &watched[4]; }
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000, kPatienceNs = 2 * kSecondNs;
 // Less than the second after which Open MPI kills those that are left.
@@ -78,6 +79,7 @@ constexpr std::size_t kOfHandlersBytes = std::size_t{16} << 10;
 
 constinit std::atomic<bool> handlers_have_little_stack{false};
 constinit std::atomic<SignalAction> real_sigaction{nullptr};  // null: signals are not watched
+constinit std::atomic<bool> ends_are_watched{false};          // not only requests
 constinit std::atomic<std::uint64_t> die_at_ns{0};            // 0: no signal has come
 constinit std::atomic<int> death_signal{0};
 
@@ -266,6 +268,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
 // What the program sets meanwhile, in another thread, stays.
 void watch(Watched& signal) {
   KernelEntry of_program;
+  if (ends_the_process(signal) && !ends_are_watched.load()) return;
   if (!signal.number || (signal.number == SIGABRT && handlers_have_little_stack.load())) return;
   if (!exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
   signal.entry = of_program;
@@ -293,24 +296,29 @@ namespace {
 int number_of_signal(const String& name) {
   return name == "USR1" ? SIGUSR1 : name == "USR2" ? SIGUSR2 : name == "QUIT" ? SIGQUIT : 0;
 }
-}  // namespace
 
-// The first process of a container gets no signal that it has no handler for.
-void watch_signals() {
-  if (this_process() == 1) return;
-  const int request = options().report_requested ? number_of_signal(options().report_signal) : 0;
-  if (request && await_requests()) request_signal = request;
-  wake_signal = number_of_signal(options().wake);
-  watch_ends_by_signal();
-}
-
-void watch_ends_by_signal() {
-  if (real_sigaction.load() || system_calls_are_filtered() || !in_own_process() || this_process() == 1) return;
+void watch_all() {
   const int error = errno;
-  real_sigaction = reinterpret_cast<SignalAction>(next_definition("sigaction"));
+  if (!real_sigaction.load()) real_sigaction = reinterpret_cast<SignalAction>(next_definition("sigaction"));
   if (real_sigaction.load())
     for (Watched& signal : watched) watch(signal);
   errno = error;
+}
+}  // namespace
+
+void watch_requests() {
+  if (system_calls_are_filtered() || !in_own_process()) return;
+  const bool reports = options().report_requested && options().report != "none";
+  const int request = reports ? number_of_signal(options().report_signal) : 0;
+  if (request && await_requests()) request_signal = request;
+  wake_signal = number_of_signal(options().wake);
+  if (request_signal || wake_signal) watch_all();
+}
+
+// The first process of a container gets no signal that it has no handler for.
+void watch_ends_by_signal() {
+  if (system_calls_are_filtered() || !in_own_process() || this_process() == 1) return;
+  if (!ends_are_watched.exchange(true)) watch_all();
 }
 
 void watch_signals_in_child() {
@@ -321,8 +329,8 @@ void watch_signals_in_child() {
 }
 
 void leave_signals() {
-  live::leave();
   dismiss_requests();
+  live::leave();
   for (Watched& signal : watched) leave(signal);
 }
 

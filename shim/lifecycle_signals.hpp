@@ -9,10 +9,9 @@
 
 namespace cistern {
 
-// At the start, and only for a process that a report is asked of, or whose call sites a signal wakes. Requests are
-// watched for, too.
-void watch_signals();
-// Later, by the first thread that uses a GPU. Idempotent.
+// Signals that ask for a report or wake call sites, where an option names them: at the start.
+void watch_requests();
+// For a process that a report is asked of, at the start; else later, by the first thread that uses a GPU. Idempotent.
 void watch_ends_by_signal();
 void watch_signals_in_child();
 // Before a filter of system calls is set, which may forbid those that we would make: signals are the program's again.

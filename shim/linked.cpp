@@ -109,13 +109,15 @@ void serve() {
   linked_into_another = true;
   keep_mapped();
   host_pool::start_region();
-  if (options().wake != "off") put_sites_to_sleep();
+  if (options().wake == "command") put_sites_to_sleep();
   host::prepare_pool();
   note_recording();
   gpu_state_hook.store(on_gpu_state, std::memory_order_relaxed);
   live::note_start();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   watch_end();
+  if (options().wake.starts_with("USR"))
+    warn_line("CISTERN_WAKE: a program that is linked with Cistern waits for no signal: its call sites are noted");
   if (options().has_gate()) warn_line("CISTERN_FAIL_ON: a program that is linked with Cistern keeps its exit code");
 }
 

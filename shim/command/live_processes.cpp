@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 #include <charconv>
 #include <chrono>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +25,7 @@
 
 #include "shim/command/input.hpp"
 #include "shim/command/output.hpp"
+#include "stats/format.hpp"
 
 namespace cistern::command {
 namespace {
@@ -62,8 +65,8 @@ std::string page_name(const std::string& proc) {
   return std::string(shown.substr(begin + 1, end - begin - 1)) + "-" + pid + "-" + start;
 }
 
-// By name, in the folders "cistern-UID" of a /dev/shm.
-using Pages = std::map<std::string, std::string>;
+// By name, in the folders "cistern-UID" of a /dev/shm. Another user may have put one of the same name there.
+using Pages = std::multimap<std::string, std::string>;
 Pages pages_in(const std::string& shared_memory) {
   Pages pages;
   std::error_code error, other;
@@ -73,6 +76,21 @@ Pages pages_in(const std::string& shared_memory) {
       pages.emplace(page->path().filename(), page->path());
   }
   return pages;
+}
+
+// The number of the file of this name that the process has mapped; 0: none. A program that this one executed has none.
+ino_t number_of_mapped(const std::string& name, const std::string& proc) {
+  std::istringstream maps(contents(proc + "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with("/" + name)) continue;
+    std::istringstream fields(line);
+    std::string field;
+    ino_t number = 0;
+    for (int i = 0; i < 4; ++i) fields >> field;
+    fields >> number;
+    return number;
+  }
+  return 0;
 }
 
 // Processes of one container have one such folder.
@@ -91,13 +109,27 @@ class PagesOfAll {
   const Pages none_;
 };
 
-// Null: it is no page that this command understands.
-std::shared_ptr<LivePage> map_page(const std::string& path) {
+// The file's owner may cut it while it is mapped here: then the page is empty, and its process does not answer.
+void have_empty_pages_for_cut_ones() {
+  struct sigaction entry {};
+  entry.sa_flags = SA_SIGINFO;
+  entry.sa_sigaction = [](int, siginfo_t* info, void*) {
+    const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~std::uintptr_t{LivePage::kBytes - 1};
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (mmap(reinterpret_cast<void*>(at), LivePage::kBytes, PROT_READ | PROT_WRITE, how, -1, 0) == MAP_FAILED)
+      std::_Exit(2);
+  };
+  sigaction(SIGBUS, &entry, nullptr);
+}
+
+// Null: it is no page that this command understands, or not the file with this number.
+std::shared_ptr<LivePage> map_page(const std::string& path, ino_t number) {
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return nullptr;
   struct stat found {};
-  const bool is_whole =
-      fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_size >= static_cast<off_t>(LivePage::kBytes);
+  const bool is_whole = fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_ino == number &&
+                        found.st_size >= static_cast<off_t>(LivePage::kBytes);
+  have_empty_pages_for_cut_ones();
   void* const mapped =
       is_whole ? mmap(nullptr, LivePage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   close(file);
@@ -109,14 +141,32 @@ std::shared_ptr<LivePage> map_page(const std::string& path) {
   return nullptr;
 }
 
-// "train", or the script that an interpreter was started with: "train.py".
+// The script or module that Python runs, by its command line; empty: none.
+std::string script_of(const std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-')) return fs::path(word).filename();
+    const std::size_t at = word.find_first_of("cmWX");  // they have a value, here or in the next word
+    if (word.starts_with("--") || at == word.npos) continue;
+    const bool is_next = at + 1 == word.size();
+    if (word[at] == 'm') return !is_next ? word.substr(at + 1) : i + 1 < words.size() ? words[i + 1] : "";
+    if (word[at] == 'c') return {};
+    i += is_next;
+  }
+  return {};
+}
+
+// "train", or the script that Python was started with: "train.py". PyTorch gives Python's process another name.
 std::string program_of(const std::string& proc) {
   std::string name = contents(proc + "/comm");
   if (name.ends_with('\n')) name.pop_back();
-  const std::string command = contents(proc + "/cmdline");
-  const std::size_t first = command.find('\0') + 1;
-  if (!name.starts_with("python") || !first || first == command.size() || command[first] == '-') return name;
-  return fs::path(command.c_str() + first).filename();
+  std::vector<std::string> words;
+  std::istringstream command(contents(proc + "/cmdline"));
+  for (std::string word; std::getline(command, word, '\0');) words.push_back(word);
+  if (!words.empty() && fs::path(words[0]).filename().native().starts_with("python"))
+    if (const std::string script = script_of(words); !script.empty()) name = script;
+  constexpr std::size_t kBytesMax = 255;
+  return printable(name, kBytesMax).c_str();
 }
 
 bool is_number(const std::string& text) {
@@ -127,6 +177,14 @@ void wait_on(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono:
   const timespec limit{static_cast<time_t>(time.count() / 1'000'000'000),
                        static_cast<long>(time.count() % 1'000'000'000)};
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+std::uint32_t begin_to_ask(const LiveProcess& process, Request request) {
+  LivePage& page = *process.memory;
+  const std::uint32_t ticket = page.asked[static_cast<int>(request)].fetch_add(1) + 1;
+  page.bell.fetch_add(1);
+  syscall(SYS_futex, &page.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  return ticket;
 }
 
 bool is_gone(const LiveProcess& process) {
@@ -144,15 +202,15 @@ std::vector<LiveProcess> live_processes() {
     struct stat owner {};
     if (!is_number(number) || stat(proc.c_str(), &owner) != 0 || (geteuid() && owner.st_uid != geteuid())) continue;
     const std::string shared_memory = proc + "/root/dev/shm", name = page_name(proc);
-    const Pages& there = pages.of(shared_memory);
-    const auto page = there.find(name);
-    // A program that this one executed has the same number, and perhaps no page.
-    if (page == there.end() || contents(proc + "/maps").find("/" + name + "\n") == std::string::npos) continue;
-    // The folder may have been listed through another process, which may be gone by now.
-    const std::string path =
-        shared_memory + "/" + fs::path(page->second).parent_path().filename().native() + "/" + name;
-    if (auto memory = map_page(path))
-      processes.push_back({static_cast<pid_t>(std::stol(number)), program_of(proc), path, std::move(memory)});
+    const auto [first, last] = pages.of(shared_memory).equal_range(name);
+    const ino_t mapped = first == last ? 0 : number_of_mapped(name, proc);
+    for (auto page = first; mapped && page != last; ++page) {
+      // The folder may have been listed through another process, which may be gone by now.
+      const std::string path =
+          shared_memory + "/" + fs::path(page->second).parent_path().filename().native() + "/" + name;
+      if (auto memory = map_page(path, mapped))
+        processes.push_back({static_cast<pid_t>(std::stol(number)), program_of(proc), path, std::move(memory)});
+    }
   }
   std::ranges::sort(processes, {}, &LiveProcess::pid);
   return processes;
@@ -177,35 +235,59 @@ LiveProcess live_process_named(const std::string& pid_or_name) {
   throw BadInput(pid_or_name + " is the name of several processes:" + pids);
 }
 
-std::uint32_t begin_to_ask(const LiveProcess& process, Request request) {
-  LivePage& page = *process.memory;
-  const std::uint32_t ticket = page.asked[static_cast<int>(request)].fetch_add(1) + 1;
-  page.bell.fetch_add(1);
-  syscall(SYS_futex, &page.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  return ticket;
-}
-
-std::optional<int> wait_for_answer(const LiveProcess& process, Request request, std::uint32_t ticket, double seconds) {
+std::vector<std::optional<int>> ask_all(const std::vector<LiveProcess>& processes, Request request, double seconds) {
   using Clock = std::chrono::steady_clock;
   using namespace std::chrono_literals;
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  LivePage& page = *process.memory;
-  std::atomic<std::uint32_t>& answered = page.answered[static_cast<int>(request)];
-  for (;;) {
-    const std::uint32_t at = answered.load();
-    if (static_cast<std::int32_t>(at - ticket) >= 0) return page.failures[static_cast<int>(request)].load();
-    const auto left = end - Clock::now();
-    if (left <= 0ns || is_gone(process)) return std::nullopt;
-    wait_on(answered, at, std::min<std::chrono::nanoseconds>(left, 200ms));
+  constexpr double kSecondsMax = 1e6;
+  const std::chrono::duration<double> patience(seconds < kSecondsMax ? seconds : kSecondsMax);
+  const int row = static_cast<int>(request);
+  struct Waiting {
+    std::size_t process;
+    std::uint32_t ticket;
+  };
+  std::vector<Waiting> waiting;
+  for (const LiveProcess& process : processes) waiting.push_back({waiting.size(), begin_to_ask(process, request)});
+  std::vector<std::optional<int>> answers(processes.size());
+  Clock::time_point last_answer = Clock::now();
+  while (!waiting.empty() && Clock::now() - last_answer < patience) {
+    std::atomic<std::uint32_t>& awaited = processes[waiting[0].process].memory->answered[row];
+    const std::uint32_t at = awaited.load();
+    const std::size_t erased = std::erase_if(waiting, [&](const Waiting& one) {
+      const LivePage& page = *processes[one.process].memory;
+      if (static_cast<std::int32_t>(page.answered[row].load() - one.ticket) < 0) return false;
+      answers[one.process] = page.failures[row].load();
+      return true;
+    });
+    if (erased) {
+      last_answer = Clock::now();
+    } else if (is_gone(processes[waiting[0].process])) {
+      waiting.erase(waiting.begin());
+    } else {
+      const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(last_answer + patience - Clock::now());
+      wait_on(awaited, at, std::clamp<std::chrono::nanoseconds>(left, 0ns, waiting.size() > 1 ? 20ms : 200ms));
+    }
   }
+  return answers;
 }
 
 std::optional<int> ask(const LiveProcess& process, Request request, double seconds) {
-  return wait_for_answer(process, request, begin_to_ask(process, request), seconds);
+  return ask_all({process}, request, seconds)[0];
 }
 
+// Nothing that the process's user may have put there keeps this process waiting.
 std::string text_of_answer(const LiveProcess& process, Request request) {
-  return text_of(process.page + (request == Request::snapshot ? ".judged.json" : ".json"));
+  const std::string path = process.page + (request == Request::snapshot ? ".judged.json" : ".json");
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) throw BadInput(path + ": " + std::strerror(errno));
+  struct stat found {};
+  std::string text;
+  if (fstat(file, &found) == 0 && S_ISREG(found.st_mode)) text.resize(static_cast<std::size_t>(found.st_size));
+  std::size_t read_bytes = 0;
+  for (ssize_t bytes; read_bytes < text.size(); read_bytes += static_cast<std::size_t>(bytes))
+    if ((bytes = read(file, text.data() + read_bytes, text.size() - read_bytes)) <= 0) break;
+  close(file);
+  text.resize(read_bytes);
+  return text;
 }
 
 void say_not_answered(const LiveProcess& process, double seconds) {

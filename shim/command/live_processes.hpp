@@ -33,9 +33,8 @@ LiveProcess live_process_named(const std::string& pid_or_name);
 
 // Asks, and waits so long for the answer. Its error number, 0 for success; nothing: the process did not answer.
 std::optional<int> ask(const LiveProcess& process, Request request, double seconds);
-// A request without its answer, and the wait for it: to ask several processes at the same time.
-std::uint32_t begin_to_ask(const LiveProcess& process, Request request);
-std::optional<int> wait_for_answer(const LiveProcess& process, Request request, std::uint32_t ticket, double seconds);
+// All at the same time. Where many answer, the last ones wait for a processor: so long without any answer is the end.
+std::vector<std::optional<int>> ask_all(const std::vector<LiveProcess>& processes, Request request, double seconds);
 
 // The report that the process wrote for Request::refresh or Request::snapshot. Throws BadInput.
 std::string text_of_answer(const LiveProcess& process, Request request);

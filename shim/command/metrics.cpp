@@ -18,15 +18,14 @@ struct Asked {
   double seconds = 2;
 };
 
-// All are asked before any is waited for. A process that does not answer has no report.
+// A process that does not answer has no report.
 std::string measure(const std::vector<LiveProcess>& processes, const Asked& asked, bool& any) {
-  std::vector<std::uint32_t> tickets;
-  for (const LiveProcess& process : processes) tickets.push_back(begin_to_ask(process, Request::refresh));
+  const std::vector<std::optional<int>> answers = ask_all(processes, Request::refresh, asked.seconds);
   formats::RunReader reader;
   std::vector<std::optional<std::size_t>> reports;
   for (std::size_t i = 0; i < processes.size(); ++i) {
     reports.emplace_back();
-    if (wait_for_answer(processes[i], Request::refresh, tickets[i], asked.seconds) != 0) continue;
+    if (answers[i] != 0) continue;
     try {
       reader.add(text_of_answer(processes[i], Request::refresh));
       reports.back() = reader.run().reports.size() - 1;
@@ -65,7 +64,7 @@ void add_metrics(CLI::App& app, Outcome& outcome) {
   command->add_option("PROCESS", asked->process, "a pid or a name; without it all processes that can be watched");
   command->add_option("-o,--output", asked->output, "a file, which appears whole, as for the textfile collector");
   command->add_flag("--openmetrics", asked->open_metrics, "in the format of OpenMetrics");
-  command->add_option("--wait", asked->seconds, "so many seconds at most for each answer (2)")
+  command->add_option("--wait", asked->seconds, "so many seconds at most without an answer (2)")
       ->check(CLI::PositiveNumber);
   command->callback([asked, &outcome] { print_metrics(*asked, outcome); });
 }

@@ -25,9 +25,8 @@ struct Asked {
 constexpr double kPatienceSeconds = 2;
 constexpr formats::Screen kNoTerminal{200, 60};
 
-// Nothing: it did not answer, or not so that it can be shown.
-std::optional<formats::Run> report_of(const LiveProcess& process, std::uint32_t ticket, double seconds) {
-  if (wait_for_answer(process, Request::refresh, ticket, seconds) != 0) return std::nullopt;
+// Nothing: it cannot be shown.
+std::optional<formats::Run> report_of(const LiveProcess& process) {
   formats::RunReader reader;
   try {
     reader.add(text_of_answer(process, Request::refresh));
@@ -39,18 +38,15 @@ std::optional<formats::Run> report_of(const LiveProcess& process, std::uint32_t 
   return reader.take();
 }
 
-// All are asked before any is waited for.
 std::string all_processes(const formats::Screen& screen) {
   const std::vector<LiveProcess> processes = live_processes();
   if (processes.empty())
     return "no process of yours can be watched; start one by cistern run, or with CISTERN_LIVE=on\n";
-  std::vector<std::uint32_t> tickets;
-  for (const LiveProcess& process : processes) tickets.push_back(begin_to_ask(process, Request::refresh));
+  const std::vector<std::optional<int>> answers = ask_all(processes, Request::refresh, kPatienceSeconds);
   std::vector<std::optional<formats::Run>> runs;
-  std::vector<formats::Watched> watched;
-  // The first one has had time for all of them.
   for (std::size_t i = 0; i < processes.size(); ++i)
-    runs.push_back(report_of(processes[i], tickets[i], i ? kPatienceSeconds / 8 : kPatienceSeconds));
+    runs.push_back(answers[i] == 0 ? report_of(processes[i]) : std::nullopt);
+  std::vector<formats::Watched> watched;
   for (std::size_t i = 0; i < processes.size(); ++i)
     watched.push_back({processes[i].pid, processes[i].program, runs[i] ? &runs[i]->reports[0] : nullptr});
   return process_table(watched, screen);
@@ -61,7 +57,8 @@ class OneProcess {
   explicit OneProcess(LiveProcess process) : process_(std::move(process)) {}
   // Nothing: it does not answer.
   std::optional<std::string> look(const formats::Screen& screen) {
-    std::optional<formats::Run> now = report_of(process_, begin_to_ask(process_, Request::refresh), kPatienceSeconds);
+    if (ask(process_, Request::refresh, kPatienceSeconds) != 0) return std::nullopt;
+    std::optional<formats::Run> now = report_of(process_);
     if (!now) return std::nullopt;
     const double seconds = before_ ? now->reports[0].cistern.wall_s - before_->reports[0].cistern.wall_s : 0;
     std::string text = process_screen({process_.pid, process_.program, &now->reports[0]},

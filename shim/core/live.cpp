@@ -119,6 +119,13 @@ std::uint64_t take_number(std::string_view& text) {
   return number;
 }
 
+// Where /proc is that of an outer namespace, or hides processes, it does not say when this one began.
+bool is_gone(pid_t pid, std::uint64_t start) {
+  if (system_call(SYS_kill, static_cast<std::uintptr_t>(pid), 0) == -ESRCH) return true;
+  const std::int64_t began = own_number_in_proc() == own_pid() ? start_ticks(pid) : 0;
+  return began && static_cast<std::uint64_t>(began) != start;
+}
+
 // Those of processes of this pid namespace that are gone.
 void remove_left_files(const Names& names) {
   const long folder = system_call(SYS_openat, kHere, word(names.folder()), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -130,7 +137,7 @@ void remove_left_files(const Names& names) {
     if (take_number(rest) != own_namespace) return false;
     const std::uint64_t pid = take_number(rest), start = take_number(rest);
     if (!pid || pid > INT_MAX || !start) return false;
-    if (static_cast<std::uint64_t>(start_ticks(static_cast<pid_t>(pid))) == start) return false;
+    if (!is_gone(static_cast<pid_t>(pid), start)) return false;
     system_call(SYS_unlinkat, static_cast<std::uintptr_t>(folder), word(name), 0);
     return false;
   });
@@ -199,8 +206,9 @@ void on_call_for_gpu() {
   }
 }
 
+constinit std::atomic<bool> is_making{false};
+
 void make_page() {
-  static constinit std::atomic<bool> is_making{false};
   if (switched_off() || !is_wanted() || has_ended.load() || current.load() || system_calls_are_filtered()) return;
   if (is_making.exchange(true)) return;
   const Uncounted uncounted;
@@ -310,6 +318,14 @@ void remove_files() {
     remove(page->names.path(ending));
 }
 
+void dismiss_thread() {
+  dismiss_requests();
+  Page* const page = current.load();
+  if (!page || page->pid != own_pid() || has_ended.load()) return;
+  page->memory->has_thread = 0;
+  unwatched_live_bell = &page->memory->bell;
+}
+
 void leave() {
   end();
   current = nullptr;
@@ -325,6 +341,7 @@ void begin_anew_in_child() {
   has_files = false;
   unwatched_live_bell = nullptr;
   has_ended = false;
+  is_making = false;
   is_writing = false;
   if (!page) return;
   system_call(SYS_munmap, word(page->memory), LivePage::kBytes);

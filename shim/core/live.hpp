@@ -22,6 +22,9 @@ inline constinit std::atomic<bool> has_files{false};
 inline void end() {
   if (has_files.load(std::memory_order_relaxed)) remove_files();
 }
+// Before the calling thread's capabilities change: the kernel has them for each thread, and the C library aborts where
+// one thread is refused what another may. The next call for a GPU that sees a request starts a new one.
+void dismiss_thread();
 // Around a filter of system calls, which may forbid ours.
 void leave();
 void come_back();

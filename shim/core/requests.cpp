@@ -3,7 +3,6 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "pool/base/blocked_signals.hpp"
 #include "pool/base/file_status.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
@@ -24,12 +24,15 @@
 namespace cistern {
 namespace {
 
-using Create = decltype(&pthread_create);
-using Join = decltype(&pthread_join);
+// Ours are not linked to: most processes start no such thread.
+template <class Function>
+Function* called(const char* name) {
+  return reinterpret_cast<Function*>(first_definition(name));
+}
 
 // The process that is to report; 0: none. A child of a fork may find its parent's there.
 constinit std::atomic<int> asked{0};
-constexpr int kEnd = -1;
+constinit std::atomic<bool> is_to_end{false};
 constinit std::atomic<std::uint32_t> own_bell{0};
 
 constinit pthread_t thread;
@@ -73,8 +76,8 @@ void* answer_requests(void*) {
   for (;;) {
     std::atomic<std::uint32_t>& bell = current_bell();
     const std::uint32_t rung = bell.load();
+    if (is_to_end.load()) return nullptr;
     const int process = asked.exchange(0);
-    if (process == kEnd) return nullptr;
     if (phase() == Phase::running) {
       if (process == own_pid()) report_now();
       live::answer();
@@ -85,32 +88,48 @@ void* answer_requests(void*) {
   }
 }
 
-}  // namespace
-
-// With all signals blocked: none of the program's is for it.
-bool await_requests() {
-  if (is_there.exchange(true)) return true;
-  const Uncounted uncounted;
-  const auto create = reinterpret_cast<Create>(first_definition("pthread_create"));
-  std::uint64_t all = ~std::uint64_t{0}, before = 0;
-  system_call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<std::uintptr_t>(&all),
-              reinterpret_cast<std::uintptr_t>(&before), sizeof all);
-  const bool started = create && create(&thread, nullptr, answer_requests, nullptr) == 0;
-  system_call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<std::uintptr_t>(&before), 0, sizeof before);
-  is_there = started;
+// A report needs some hundred KiB, and the program may have made the stacks of its threads small.
+bool create_thread() {
+  constexpr std::size_t kStackBytesMin = std::size_t{2} << 20;
+  const auto create = called<decltype(pthread_create)>("pthread_create");
+  const auto init = called<decltype(pthread_attr_init)>("pthread_attr_init");
+  const auto stack = called<decltype(pthread_attr_getstacksize)>("pthread_attr_getstacksize");
+  const auto set_stack = called<decltype(pthread_attr_setstacksize)>("pthread_attr_setstacksize");
+  const auto destroy = called<decltype(pthread_attr_destroy)>("pthread_attr_destroy");
+  pthread_attr_t how;
+  if (!create || !init || !stack || !set_stack || !destroy || init(&how)) return false;
+  std::size_t bytes = 0;
+  if (stack(&how, &bytes) == 0 && bytes < kStackBytesMin) set_stack(&how, kStackBytesMin);
+  const bool started = create(&thread, &how, answer_requests, nullptr) == 0;
+  destroy(&how);
   return started;
 }
 
+}  // namespace
+
+// None of the program's signals is for it. The C library's own are not blocked: setuid waits for all threads.
+bool await_requests() {
+  if (is_there.exchange(true)) return true;
+  const Uncounted uncounted;
+  const SignalsBlocked blocked;
+  is_there = create_thread();
+  return is_there.load();
+}
+
 void dismiss_requests() {
-  const auto join = reinterpret_cast<Join>(first_definition("pthread_join"));
+  const auto join = called<decltype(pthread_join)>("pthread_join");
   if (!join || !is_there.load()) return;
-  asked.store(kEnd);
+  is_to_end = true;
   ring();
   join(thread, nullptr);
+  is_to_end = false;
   is_there = false;
 }
 
-void requests_after_fork_in_child() { is_there = false; }
+void requests_after_fork_in_child() {
+  is_to_end = false;
+  is_there = false;
+}
 
 void request_report() {
   asked.store(own_pid());

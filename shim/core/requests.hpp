@@ -6,7 +6,8 @@ namespace cistern {
 
 // Starts the thread, if there is none. False: it can't be started.
 bool await_requests();
-// Ends it, before a filter of system calls is set, which may forbid those that it makes.
+// Ends it, before a filter of system calls is set, which may forbid those that it makes, and before capabilities change
+// (live.hpp).
 void dismiss_requests();
 // It was the parent's.
 void requests_after_fork_in_child();

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <iterator>
 
+#include "stats/format.hpp"
+
 namespace cistern::formats {
 namespace {
 
@@ -12,14 +14,12 @@ std::string number(double value) {
   return {digits, std::to_chars(digits, std::end(digits), value).ptr};
 }
 
+// Names are the user's: a collector refuses all text for one byte that is no UTF-8.
 std::string quoted(const std::string& text) {
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     if (c == '\\' || c == '"') quoted += '\\';
-    if (c == '\n')
-      quoted += "\\n";
-    else
-      quoted += c;
+    quoted += c;
   }
   return quoted + "\"";
 }

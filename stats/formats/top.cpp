@@ -19,6 +19,7 @@ class Lines {
   std::size_t left() const { return screen_.rows - std::min(count_, screen_.rows); }
   void add(std::string line) {
     if (!left()) return;
+    std::ranges::replace(line, '\n', '?');
     line = plain_lines(std::move(line));
     std::size_t columns = 0, bytes = 0;
     for (; bytes < line.size(); ++bytes)

@@ -72,6 +72,14 @@ class Report(unittest.TestCase):
                 done = self.run_with(folder, **options)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
+    def test_it_waits_for_no_signal_and_that_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_with(folder, WAKE="USR2", REPORT="report.json", REPORT_FORMAT="json")
+            report = json.loads((pathlib.Path(folder) / "report.json").read_text())
+        self.assertEqual(done.stderr, "cistern: CISTERN_WAKE: a program that is linked with Cistern waits for no "
+                                      "signal: its call sites are noted\n")
+        self.assertNotIn("asleep", report["sites"])
+
     def test_a_gate_is_not_kept_and_that_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
             done = self.run_with(folder, FAIL_ON="any", REPORT="none")

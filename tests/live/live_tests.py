@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import resource
 import select
 import signal
@@ -226,11 +227,34 @@ class Page(Live):
         watched.do("allocate device 1000")
         page = watched.page()
         self.assertTrue(page.exists())
+        time.sleep(0.1)
+        begin = time.monotonic()
         self.assertEqual(watched.do("filter"), "done")
+        self.assertLess(time.monotonic() - begin, 0.5, "it waits for the thread's next look")
         self.assertFalse(page.exists())
         self.assertEqual(watched.do("free"), "done")
         watched.do("allocate device 1000")
         self.assertEqual(watched.end("_exit")[0], 0)
+
+    def test_that_of_a_running_process_stays_where_proc_is_of_another_namespace(self):
+        if os.geteuid():
+            self.skipTest("only root makes namespaces of processes")
+        script = f"""
+            CISTERN_LIVE=thread LD_PRELOAD={SHIM} sleep 60 & first=$!
+            for i in $(seq 200); do ls {FOLDER} | grep -q -- "-$first-" && break; sleep 0.05; done
+            CISTERN_LIVE=thread LD_PRELOAD={SHIM} sleep 0
+            ls {FOLDER} | grep -- "^$(readlink /proc/self/ns/pid | tr -dc 0-9)-$first-"
+            kill $first"""
+        ran = subprocess.run(["unshare", "-pf", "sh", "-c", script], capture_output=True, text=True, env=ENVIRONMENT)
+        self.assertEqual(len(ran.stdout.splitlines()), 1, ran)
+
+    def test_capabilities_of_one_thread(self):
+        """The C library aborts if one thread is refused what another may."""
+        if os.geteuid():
+            self.skipTest("only root gives up being root")
+        watched = self.watch("thread", program=("setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "id -u"))
+        self.assertEqual(watched.process.communicate(timeout=60), ("65534\n", ""))
+        self.assertEqual(watched.process.returncode, 0)
 
     def in_own_shared_memory(self, setup):
         """The program's lines of error where `setup`, a shell's line, has prepared another /dev/shm."""
@@ -264,6 +288,18 @@ class Page(Live):
             subprocess.run([CISTERN, "snapshot", str(watched.pid)], capture_output=True, env=ENVIRONMENT, cwd=self.here)
             self.assertEqual(watched.do("allocate host 1000"), "done", name)
             self.assertEqual(watched.end()[0], 0)
+
+
+    def test_stacks_of_threads_are_small(self):
+        script = ("import ctypes, os, time\nlibc, how = ctypes.CDLL(None), ctypes.create_string_buffer(64)\n"
+                  "libc.pthread_attr_init(how)\nlibc.pthread_attr_setstacksize(how, ctypes.c_size_t(16384))\n"
+                  "libc.pthread_setattr_default_np(how)\nchild = os.fork()\n"
+                  "if not child: time.sleep(60)\nprint(child, flush=True)\nos.waitpid(child, 0)\n")
+        watched = self.watch("thread", program=(PYTHON, "-c", script))
+        child = int(watched.process.stdout.readline())
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        self.assertTrue(wait_until((FOLDER / name_of_page(child)).exists))
+        self.cistern("snapshot", child, "-o", "snapshot.json")
 
 
 class Requests(Live):
@@ -342,11 +378,17 @@ class Requests(Live):
             self.assertIn(f" {pid}", named)
 
     def test_a_script_is_known_by_its_name(self):
-        script = self.here / "train_me.py"
-        script.write_text("import time\ntime.sleep(60)\n")
-        watched = self.watch("thread", program=(PYTHON, str(script)))
-        wait_until(watched.page().exists)
-        self.cistern("trim", "train_me.py")
+        text = ("import ctypes, time\nctypes.CDLL(None).prctl(15, b'pt_main_thread')\nprint('ready', flush=True)\n"
+                "time.sleep(60)\n")
+        for name in ("train_me.py", "module_of_it.py"):
+            (self.here / name).write_text(text)
+        script = str(self.here / "train_me.py")
+        for options, name in (((script,), "train_me.py"), (("-u", "-W", "ignore", "-Xdev", script), "train_me.py"),
+                              (("-um", "module_of_it"), "module_of_it"), (("-c", text), "pt_main_thread")):
+            watched = self.watch("thread", program=(PYTHON, *options), cwd=self.here)
+            watched.process.stdout.readline()
+            self.cistern("trim", name)
+            watched.stop()
 
     def test_another_containers_process(self):
         if os.geteuid():
@@ -461,6 +503,30 @@ class Wake(Live):
         self.assertEqual(watched.process.stdout.readline(), "mine\n")
 
 
+    def test_by_a_signal_in_the_first_process_of_a_container(self):
+        if os.geteuid():
+            self.skipTest("only root makes namespaces of processes")
+        path = self.here / "report.json"
+        script = "import os, signal\nassert os.getpid() == 1\nos.kill(1, signal.SIGUSR2)\n"
+        watched = Watched(self, program=("unshare", "-pf", "--mount-proc", PYTHON, "-c", script),
+                          environment={"CISTERN_WAKE": "USR2", "CISTERN_REPORT": str(path),
+                                       "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(watched.process.wait(timeout=60), 0)
+        woken = [json.loads(file.read_text())["sites"] for file in self.here.glob("report*json*")]
+        self.assertEqual(sorted("woke_at_s" in sites for sites in woken), [False, True], woken)
+
+    def test_by_a_signal_as_a_layer(self):
+        path = self.here / "report.json"
+        script = ("import os, signal\nimport pyopencl as cl\n"
+                  "context = cl.Context(cl.get_platforms()[0].get_devices())\nos.kill(os.getpid(), signal.SIGUSR2)\n"
+                  "buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 1 << 20)\n")
+        watched = Watched(self, program=(PYTHON, "-c", script),
+                          environment={"LD_PRELOAD": "", "OPENCL_LAYERS": SHIM, "CISTERN_WAKE": "USR2",
+                                       "CISTERN_REPORT": str(path), "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(watched.process.wait(timeout=60), 0)
+        self.assertIn("woke_at_s", json.loads(path.read_text())["sites"])
+
+
 class Views(Live):
     def test_one_process(self):
         watched = self.watch("thread")
@@ -545,6 +611,30 @@ class Views(Live):
             self.assertEqual(value("cistern_allocations_total", kind="device", device="0"), 1)
             self.assertEqual(value("cistern_pool_misses_total", kind="pinned"), 1)
             self.assertEqual(values[("cistern_up", ("pid", str(idle.pid)), ("program", "watched"))], 0)
+
+    def test_names_of_any_bytes(self):
+        from prometheus_client import parser
+        script = ("import ctypes, sys\nlibc = ctypes.CDLL(None)\nfor line in sys.stdin:\n"
+                  "    libc.prctl(15, bytes.fromhex(line))\n    print('done', flush=True)\n")
+        watched = self.watch("thread", program=(PYTHON, "-c", script))
+        for name, shown in ((b"a\n  1 b\x1b[31m", "a?  1 b?[31m"), (b"tr\xc3\xa4\xff\xc3", "tr\u00e4??"),
+                            (b'"q\\', '"q\\')):
+            self.assertEqual(watched.do(name.hex()), "done")
+            listed = self.cistern("top").stdout
+            self.assertRegex(listed, rf"(?m)^ *{watched.pid} {re.escape(shown)} ")
+            self.assertNotIn("\n  1 b", listed)
+            text = self.cistern("metrics", watched.pid).stdout
+            programs = {sample.labels["program"] for family in parser.text_string_to_metric_families(text)
+                        for sample in family.samples}
+            self.assertEqual(programs, {shown})
+
+    def test_those_that_do_not_answer_are_waited_for_together(self):
+        idle = [self.watch() for _ in range(6)]
+        for one in idle:
+            one.do("allocate device 1000")
+        begin = time.monotonic()
+        self.cistern("metrics", "watched", "--wait", "1", code=3)
+        self.assertLess(time.monotonic() - begin, 3)
 
     def test_metrics_for_a_collector(self):
         watched = self.watch("thread")
@@ -636,6 +726,52 @@ class Hard(Live):
                 file.write(data)
             self.cistern("top", watched.pid, code=3)
             self.cistern("metrics", watched.pid, code=3)
+
+    def test_what_another_user_put_there(self):
+        """Root looks at processes of users whom it does not trust."""
+        watched = self.watch("thread")
+        watched.do("allocate device 1000")
+        page = watched.page()
+        report = pathlib.Path(f"{page}.json")
+        secret = self.here / "secret"
+        secret.write_text("{}")
+        stop = page.read_bytes()[:68] + b"\0" * 4028
+        for put in (lambda: os.mkfifo(report), lambda: report.symlink_to(secret), lambda: report.mkdir()):
+            os.kill(watched.pid, signal.SIGSTOP)
+            report.unlink(missing_ok=True)
+            put()
+            data = bytearray(stop)
+            data[128:132] = struct.pack("<I", 1 << 20)  # answered, before it was asked
+            with page.open("r+b") as file:
+                file.write(data)
+            begin = time.monotonic()
+            self.cistern("metrics", watched.pid, code=3)
+            self.assertLess(time.monotonic() - begin, 5)
+            report.rmdir() if report.is_dir() and not report.is_symlink() else report.unlink()
+
+    def test_another_users_page_of_the_same_name(self):
+        watched = self.watch("thread")
+        watched.do("allocate device 1000")
+        page = watched.page()
+        others = [SHARED_MEMORY / f"cistern-{name}" for name in ("0a", "other", "zz")]
+        for folder in others:
+            folder.mkdir(exist_ok=True)
+            self.addCleanup(folder.rmdir)
+            copy = folder / page.name
+            copy.write_bytes(page.read_bytes())
+            self.addCleanup(copy.unlink)
+        self.assertEqual(self.listed().count(watched.pid), 1)
+        self.assertEqual(self.kinds(watched)["device:0"]["live_blocks"], 1)
+
+    def test_a_page_that_is_cut_ends_no_command(self):
+        watched = self.watch("thread")
+        watched.do("allocate device 1000")
+        os.kill(watched.pid, signal.SIGSTOP)  # it would end
+        looking = subprocess.Popen([CISTERN, "metrics", str(watched.pid), "--wait", "1"], env=ENVIRONMENT,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.5)
+        os.truncate(watched.page(), 0)
+        self.assertEqual(looking.wait(timeout=20), 3)
 
     def test_requests_that_do_not_exist_change_nothing(self):
         watched = self.watch("thread")
