@@ -240,11 +240,13 @@ class Page(Live):
         if os.geteuid():
             self.skipTest("only root makes namespaces of processes")
         script = f"""
+            namespace=$(readlink /proc/self/ns/pid | tr -dc 0-9); rm -f {FOLDER}/$namespace-*
             CISTERN_LIVE=thread LD_PRELOAD={SHIM} sleep 60 & first=$!
-            for i in $(seq 200); do ls {FOLDER} | grep -q -- "-$first-" && break; sleep 0.05; done
+            pages={FOLDER}/$namespace-$first-*
+            for i in $(seq 200); do ls $pages 2> /dev/null && break; sleep 0.05; done > /dev/null
             CISTERN_LIVE=thread LD_PRELOAD={SHIM} sleep 0
-            ls {FOLDER} | grep -- "^$(readlink /proc/self/ns/pid | tr -dc 0-9)-$first-"
-            kill $first"""
+            ls $pages
+            kill $first; rm -f $pages"""
         ran = subprocess.run(["unshare", "-pf", "sh", "-c", script], capture_output=True, text=True, env=ENVIRONMENT)
         self.assertEqual(len(ran.stdout.splitlines()), 1, ran)
 
