@@ -106,7 +106,7 @@ class PagesOfAll {
 
  private:
   std::map<std::pair<dev_t, ino_t>, Pages> known_;
-  const Pages none_;
+  const Pages none_{};
 };
 
 // The file's owner may cut it while it is mapped here: then the page is empty, and its process does not answer.
@@ -166,7 +166,8 @@ std::string program_of(const std::string& proc) {
   if (!words.empty() && fs::path(words[0]).filename().native().starts_with("python"))
     if (const std::string script = script_of(words); !script.empty()) name = script;
   constexpr std::size_t kBytesMax = 255;
-  return printable(name, kBytesMax).c_str();
+  const String shown = printable(name, kBytesMax);
+  return {shown.data(), shown.size()};
 }
 
 bool is_number(const std::string& text) {
@@ -201,13 +202,13 @@ std::vector<LiveProcess> live_processes() {
     const std::string number = at->path().filename(), proc = at->path();
     struct stat owner {};
     if (!is_number(number) || stat(proc.c_str(), &owner) != 0 || (geteuid() && owner.st_uid != geteuid())) continue;
-    const std::string shared_memory = proc + "/root/dev/shm", name = page_name(proc);
+    const std::string name = page_name(proc);
+    const fs::path shared_memory = fs::path(proc) / "root/dev/shm";
     const auto [first, last] = pages.of(shared_memory).equal_range(name);
     const ino_t mapped = first == last ? 0 : number_of_mapped(name, proc);
     for (auto page = first; mapped && page != last; ++page) {
       // The folder may have been listed through another process, which may be gone by now.
-      const std::string path =
-          shared_memory + "/" + fs::path(page->second).parent_path().filename().native() + "/" + name;
+      const fs::path path = shared_memory / fs::path(page->second).parent_path().filename() / name;
       if (auto memory = map_page(path, mapped))
         processes.push_back({static_cast<pid_t>(std::stol(number)), program_of(proc), path, std::move(memory)});
     }
@@ -231,7 +232,7 @@ LiveProcess live_process_named(const std::string& pid_or_name) {
   const std::vector<LiveProcess> found = live_processes_named(pid_or_name);
   if (found.size() == 1) return found[0];
   std::string pids;
-  for (const LiveProcess& process : found) pids += " " + std::to_string(process.pid);
+  for (const LiveProcess& process : found) pids.append(" ").append(std::to_string(process.pid));
   throw BadInput(pid_or_name + " is the name of several processes:" + pids);
 }
 

@@ -56,8 +56,9 @@ void take_snapshot(const Asked& asked, Outcome& outcome) {
 
 void trim(const Asked& asked, Outcome& outcome) {
   const LiveProcess process = live_process_named(asked.process);
-  if (answer(process, Request::trim, asked, outcome))
-    say(process.shown() + " gave back " + human_bytes(process.memory->returned_bytes.load()).c_str());
+  if (!answer(process, Request::trim, asked, outcome)) return;
+  const String bytes = human_bytes(process.memory->returned_bytes.load());
+  say(process.shown() + " gave back " + std::string(bytes.data(), bytes.size()));
 }
 
 void wake(const Asked& asked, Outcome& outcome) {

@@ -105,8 +105,8 @@ std::string text_in(const Json& json, const char* name) {
 Spread::At at_in(const Json& json) { return {count_in(json, "value"), text_in(json, "process")}; }
 Spread spread_in(const Json& json, const char* name, Count processes_max) {
   const Json& value = member(json, name);
-  const Spread spread = {count_in(value, "processes"), count_in(value, "sum"), at_in(member(value, "least")),
-                         at_in(member(value, "most"))};
+  Spread spread = {count_in(value, "processes"), count_in(value, "sum"), at_in(member(value, "least")),
+                   at_in(member(value, "most"))};
   if (!spread.processes || spread.processes > processes_max) refuse("processes");
   if (spread.least.value > spread.most.value || spread.most.value > spread.sum) refuse(name);
   return spread;

@@ -39,7 +39,10 @@ class Lines {
   std::string text_;
 };
 
-std::string bytes(Count count) { return human_bytes(count).c_str(); }
+std::string bytes(Count count) {
+  const String text = human_bytes(count);
+  return {text.data(), text.size()};
+}
 
 struct Sums {
   Count live = 0, cached = 0, peak = 0, failed = 0;
