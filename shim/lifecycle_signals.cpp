@@ -307,12 +307,13 @@ void watch_all() {
 }  // namespace
 
 void watch_requests() {
-  if (system_calls_are_filtered() || !in_own_process()) return;
   const bool reports = options().report_requested && options().report != "none";
   const int request = reports ? number_of_signal(options().report_signal) : 0;
+  const int wake = number_of_signal(options().wake);
+  if ((!request && !wake) || system_calls_are_filtered() || !in_own_process()) return;
   if (request && await_requests()) request_signal = request;
-  wake_signal = number_of_signal(options().wake);
-  if (request_signal || wake_signal) watch_all();
+  wake_signal = wake;
+  watch_all();
 }
 
 // The first process of a container gets no signal that it has no handler for.

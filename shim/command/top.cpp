@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
+#include <cstdint>
 #include <cstdio>
 
 #include "shim/command/commands.hpp"
@@ -23,7 +23,7 @@ struct Asked {
 };
 
 constexpr double kPatienceSeconds = 2;
-constexpr formats::Screen kNoTerminal{200, 60};
+constexpr std::size_t kColumns = 200, kRows = 60;  // without a terminal
 
 // Nothing: it cannot be shown.
 std::optional<formats::Run> report_of(const LiveProcess& process) {
@@ -82,7 +82,7 @@ int watch(const Asked& asked) {
   };
   std::optional<std::string> text;
   if (asked.once || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-    text = look(kNoTerminal);
+    text = look({kColumns, process ? kRows : SIZE_MAX});
     if (text) std::fputs(text->c_str(), stdout);
   } else {
     const Terminal terminal;

@@ -129,6 +129,11 @@ std::string process_table(const std::vector<Watched>& processes, const Screen& s
   lines.print("{:>8} {:<16} {:>5} {:>10} {:>10} {:>10} {:>10} {:>7}", "PID", "PROGRAM", "RANK", "GPU LIVE", "CACHED",
               "PEAK", "HOST LIVE", "FAILED");
   for (const Watched& process : processes) {
+    const auto others = static_cast<std::size_t>(processes.data() + processes.size() - &process);
+    if (lines.left() == 1 && others > 1) {
+      lines.print("{:>8} more", others);
+      break;
+    }
     if (!process.report) {
       lines.print("{:>8} {:<16} did not answer", process.pid, process.program);
       continue;

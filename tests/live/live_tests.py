@@ -561,6 +561,15 @@ class Views(Live):
         self.assertEqual(rows[str(first.pid)][:4], ["watched", "-", "1.0", "MiB"])
         self.assertEqual(rows[str(second.pid)], ["watched", "did", "not", "answer"])
 
+    def test_more_processes_than_lines(self):
+        sleeping = [Watched(self, program=("sleep", "60"), environment={"CISTERN_LIVE": "thread"}) for _ in range(70)]
+        pids = {one.pid for one in sleeping}
+        self.assertTrue(wait_until(lambda: pids <= set(self.listed())), "without a terminal all are listed")
+        screen = Terminal(self, [CISTERN, "top", "-d", "0.2"])  # of 24 lines
+        screen.wait_for(" more")
+        screen.leave("q")
+        self.assertGreaterEqual(int(re.findall(r"(\d+) more", screen.seen)[0]), 70 - 22)
+
     def test_a_terminal_is_left_as_it_was(self):
         watched = self.watch("thread")
         watched.do("allocate device 1000")
@@ -631,11 +640,13 @@ class Views(Live):
             self.assertEqual(programs, {shown})
 
     def test_those_that_do_not_answer_are_waited_for_together(self):
-        idle = [self.watch() for _ in range(6)]
+        program = self.here / f"idle{os.getpid()}"  # tests beside this one watch others
+        program.symlink_to(pathlib.Path(WATCHED).resolve())
+        idle = [self.watch(program=(str(program),)) for _ in range(6)]
         for one in idle:
             one.do("allocate device 1000")
         begin = time.monotonic()
-        self.cistern("metrics", "watched", "--wait", "1", code=3)
+        self.cistern("metrics", program.name, "--wait", "1", code=3)
         self.assertLess(time.monotonic() - begin, 3)
 
     def test_metrics_for_a_collector(self):
