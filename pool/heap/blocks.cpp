@@ -16,6 +16,7 @@
 #include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/samples_in_place.hpp"
@@ -168,7 +169,9 @@ void* move_large(Page& page, std::size_t bytes) {
 // --- Small and medium blocks
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
-  if (number_of_block(page, offset) == kNoBlock) return Freed::invalid;
+  const unsigned number = number_of_block(page, offset);
+  if (number == kNoBlock) return Freed::invalid;
+  if (is_purged(page, number)) return Freed::double_free;
   if (block->mark == the_pool.window.free_mark && is_listed_free(page, block)) return Freed::double_free;
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
@@ -250,6 +253,7 @@ void* allocate_slowly(std::size_t bytes) {
                           ? memory_of(allocate_large(bytes))
                           : allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
   do_chosen_work();
+  purge_if_due();
   return block;
 }
 
@@ -332,7 +336,8 @@ bool is_live(const void* memory) {
     return number != kNoBlock && live_bits(*found.page) >> number & 1;
   }
   const auto* const block = static_cast<const Block*>(memory);
-  return number_of_block(*found.page, found.offset) != kNoBlock &&
+  const unsigned number = number_of_block(*found.page, found.offset);
+  return number != kNoBlock && !is_purged(*found.page, number) &&
          (block->mark != the_pool.window.free_mark || !is_listed_free(*found.page, block));
 }
 
@@ -416,7 +421,7 @@ Whereabouts whereabouts(const void* address) {
     where.site = site_in_place(*found.page, static_cast<unsigned>(index));
   } else {
     const auto* const block = static_cast<const Block*>(where.block);
-    where.free = is_listed_free(*found.page, block);
+    where.free = is_purged(*found.page, static_cast<unsigned>(index)) || is_listed_free(*found.page, block);
     where.never_given = where.free && was_never_given(*found.page, block);
   }
   return where;

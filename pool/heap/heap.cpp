@@ -5,6 +5,7 @@
 
 #include "pool/base/page_size.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -47,14 +48,16 @@ Chain carve(Page& page) {
 }
 
 // All blocks of the page that can be handed out now; they count as handed out.
-Chain take_all(Page& page) {
-  const unsigned handed_out = page.handed_out();
+Chain take_all(const Heap& heap, Page& page) {
+  unsigned handed_out = page.handed_out();
   Chain chain;
   if (page.free_blocks) {
     chain = {page.free_blocks, page.carved - handed_out};
     page.free_blocks = nullptr;
-  } else if (page.carved < kCapacityOfClass.of[page.size_class]) {
-    chain = carve(page);
+  } else if (heap.purging != slice_of(&page)) {
+    chain.count = restore(page, chain.first);
+    handed_out -= chain.count;
+    if (!chain.count && page.carved < kCapacityOfClass.of[page.size_class]) chain = carve(page);
   }
   set_handed_out(page, handed_out + chain.count, kQuiet);
   return chain;
@@ -151,6 +154,7 @@ void mark_kept(Heap& heap, unsigned id, bool kept) {
 }
 
 Page* next_page(Heap& heap, unsigned id) {
+  note_time(heap);
   ClassPages& pages_of_class = heap.classes[id];
   if (pages_of_class.partial) {
     Page& page = *page_at(pages_of_class.partial);
@@ -172,6 +176,7 @@ void link_page(Heap& heap, Page& page) {
 }
 
 void unlink_page(Heap& heap, Page& page) {
+  if (heap.to_look_at == slice_of(&page)) heap.to_look_at = page.heap_next;
   if (page.heap_next) page_at(page.heap_next)->heap_previous = page.heap_previous;
   if (page.heap_previous) {
     page_at(page.heap_previous)->heap_next = page.heap_next;
@@ -225,6 +230,7 @@ void settle(Heap& heap, Page& page) {
 }
 
 void settle_empty(Heap& heap, Page& page) {
+  forget_purged(page);
   if (page.next != kAsleep) remove_partial(heap, page);
   if (heap.classes[page.size_class].partial) {
     retire(heap, page);
@@ -236,9 +242,10 @@ void settle_empty(Heap& heap, Page& page) {
 
 void settle(Heap& heap, Page& page, unsigned handed_out) {
   const bool asleep = page.next == kAsleep;
-  if (asleep && handed_out == kCapacityOfClass.of[page.size_class]) return put_to_sleep(page, handed_out);
-  set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
-  if (handed_out == 0) return settle_empty(heap, page);
+  const unsigned not_free = handed_out - count_purged(page);
+  if (asleep && not_free == kCapacityOfClass.of[page.size_class]) return put_to_sleep(page, handed_out);
+  set_handed_out(page, handed_out, static_cast<std::uint16_t>(not_free));
+  if (not_free == 0 && heap.purging != slice_of(&page)) return settle_empty(heap, page);
   if (asleep) enqueue(heap, page);
 }
 
@@ -263,7 +270,7 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
   while (true) {
     if (own.current) {
       Page& page = *page_at(own.current);
-      if (const Chain chain = take_all(page); chain.count) {
+      if (const Chain chain = take_all(heap, page); chain.count) {
         own.handed_out += chain.count;
         if (chain.is_new) own.handed_out_when_new = own.handed_out;
         sample_due = deal(heap, id, chain);

@@ -69,6 +69,7 @@ class ModelThread {
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       if (i % 500 == 0) wanted_ = 20 + random_() % 600;
+      if (random_() % 1000 == 0) trim(0);
       const unsigned draw = random_() % 100;
       if (draw < 12) {
         const Held got = exchange_.swap(pick(), random_);

@@ -693,8 +693,7 @@ void take_back_set_aside() {
 
 // The descriptors lie below the memory, so that they grow towards it.
 bool place(std::uint64_t begin, std::uint64_t bytes) {
-  constexpr std::uint64_t kSlicesMax = std::uint64_t{1} << 29;  // 32 TiB
-  const std::uint64_t slices = kWindowBegin + std::min(slices_in(bytes), kSlicesMax);
+  const std::uint64_t slices = std::min(kWindowBegin + slices_in(bytes), std::uint64_t{kSlicesMax});
   const std::uintptr_t base = begin - kWindowBegin * kSliceBytes;
   auto* const descriptors = reinterpret_cast<Page*>((base - slices * sizeof(Page)) & ~(kSliceBytes - 1));
   if (!region_system.describe(descriptors, kDescribedAtOnce * sizeof(Page))) return false;
@@ -937,6 +936,7 @@ void restart_region_figures() {
 [[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {
   Locked hold(region.lock);
   region.idle_limit_ns = idle_ns;
+  the_pool.purges.idle_ns.store(idle_ns, std::memory_order_relaxed);
 }
 
 std::uint64_t trim_region(std::uint64_t keep_bytes) {

@@ -97,6 +97,13 @@ struct Heap : HeapLists {
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;      // blocks moved by reallocate, ever
   Heap* next_unused = nullptr;  // or the next heap that was started late
+  // purge.hpp
+  std::uint64_t next_look_ns = 0;
+  bool look_is_due = false;
+  bool look_at_all = false;      // the look that goes on is for what is in use too
+  std::uint32_t trims_seen = 0;  // of other threads
+  Slice to_look_at = 0;          // the page at which a look goes on; 0: none goes on
+  Slice purging = 0;             // the page whose pieces the system is asked to take
   ClassPages classes[kClasses];
   RemoteBatch batches[kBatches];
   WaitingBlock waiting_blocks[kMediumClasses][kWaitingMax] = {};

@@ -16,6 +16,7 @@
 #include "pool/base/own_mapping.hpp"
 #include "pool/heap/heap_account.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -126,6 +127,8 @@ void tidy_orphanage() {
 void make_unused(Heap& heap) {
   heap.in_use = heap.forked_away = false;
   heap.owner = 0;
+  heap.look_is_due = false;
+  heap.to_look_at = heap.purging = 0;
   heap.next_unused = threads.unused;
   threads.unused = &heap;
 }
@@ -153,12 +156,13 @@ class FreeBlocks {
       const unsigned number = number_of_block(page_, chain);
       if (number == kNoBlock || seen_[number]) break;
       seen_.set(number);
-      Block* const next = chain->next;
-      chain->next = first_;
-      first_ = chain;
-      if (!last_) last_ = chain;
+      Block* const block = chain;
+      chain = block->next;
+      if (is_purged(page_, number)) continue;  // the thread was taking it out of the list
+      block->next = first_;
+      first_ = block;
+      if (!last_) last_ = block;
       ++added;
-      chain = next;
     }
     count_ += added;
     return added;
@@ -352,18 +356,47 @@ Page* adopt(Heap& heap, unsigned id) {
   return &page;
 }
 
+namespace {
+
+// All pages that ended threads left, in a heap that no thread has; null: there are none, or there is no memory for it.
+// Who frees one of their blocks sends it to the heap's inbox.
+Heap* take_orphans() {
+  const Locked hold(threads.lock);
+  while (Heap* const parked = unpark()) dissolve(*parked);
+  tidy_orphanage();
+  Heap* const keeper = orphanage.pages ? new_heap() : nullptr;
+  if (!keeper) return nullptr;
+  keeper->in_use = true;
+  while (orphanage.pages) {
+    Page& page = *page_at(orphanage.pages);
+    if (page.next != kAsleep) remove_partial(orphanage, page);
+    move_page(orphanage, *keeper, page);
+    settle(*keeper, page);
+  }
+  return keeper;
+}
+
+std::uint64_t purge_orphans() {
+  Heap* const keeper = take_orphans();
+  if (!keeper) return 0;
+  const std::uint64_t bytes = purge(*keeper);
+  const Locked hold(threads.lock);
+  if (!keeper->forked_away) dissolve(*keeper);  // in a child, it is reclaimed like those of other threads
+  return bytes;
+}
+
+}  // namespace
+
 unsigned long trim(unsigned long keep_bytes) {
+  std::uint64_t bytes = 0;
   if (Heap* const heap = this_heap()) {
     flush_batches(*heap);
-    read_inbox(*heap);
-    put_back_waiting(*heap);  // a page with one of these cannot go
-    retire_kept_pages(*heap);
+    bytes += purge(*heap);
   }
-  {
-    Locked hold(threads.lock);
-    tidy_orphanage();
-  }
-  return trim_region(keep_bytes);
+  bytes += purge_orphans();
+  const std::uint32_t trims = the_pool.purges.trims.fetch_add(1, std::memory_order_relaxed);
+  if (Heap* const heap = this_heap()) heap->trims_seen = trims + 1;
+  return bytes + trim_region(keep_bytes);
 }
 
 void threads_before_fork() {
