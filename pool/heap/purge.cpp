@@ -324,6 +324,7 @@ void purge_slowly(Heap& heap) {
   if (!heap.to_look_at) begin_look(heap);
   for (unsigned i = 0; i < kPagesOfAStep && heap.to_look_at; ++i) look_at(heap, step_to_next(heap));
   heap.look_is_due = heap.to_look_at != 0;
+  if (!heap.look_is_due) look_for_idle();
   do_chosen_work();
 }
 

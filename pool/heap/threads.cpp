@@ -24,6 +24,8 @@ namespace cistern::host_pool {
 namespace {
 
 constexpr unsigned kParkedMax = 16;
+// With more pages a heap is parked without free ones: its thread was at work for long, and the next one may not be.
+constexpr std::uint32_t kParkedPagesMax = 8;
 
 constexpr ThreadHeaps& threads = the_pool.threads;
 constexpr Heap& orphanage = threads.orphanage;
@@ -328,7 +330,10 @@ void end_heap() {
   thread_lists = const_cast<HeapLists*>(&kNoLists);
   flush_batches(*heap);
   read_inbox(*heap);
+  const bool has_many = heap->page_count.load(std::memory_order_relaxed) > kParkedPagesMax;
+  if (has_many) put_back_lists(*heap);
   retire_kept_pages(*heap);
+  if (has_many) release_ended();
   {
     Locked hold(threads.lock);
     park(*heap);

@@ -360,7 +360,8 @@ void prepare_pool() {
     host_pool::look_at_limits();
     host_pool::prepare_thread_ends();
     start_sites();
-    host_pool::give_back_after(options().trim_interval);
+    constexpr std::uint64_t kLongestNs = 10'000'000'000;  // free memory of the host's is no one else's while it is kept
+    host_pool::give_back_after(std::min(options().trim_interval, kLongestNs));
   } else {
     host_pool::end_heap();
   }
