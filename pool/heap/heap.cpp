@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kCarveBytes = kLeastPageBytes;
 constexpr std::uint32_t kCleanPagesMin = 16;
+constexpr std::uint32_t kVisitsOfAClock = 64;  // looking at it takes as long as handing out several blocks
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
 unsigned wake_count(const Page& page) { return std::clamp(kCapacityOfClass.of[page.size_class] / 8u, 2u, 16u); }
@@ -154,7 +155,7 @@ void mark_kept(Heap& heap, unsigned id, bool kept) {
 }
 
 Page* next_page(Heap& heap, unsigned id) {
-  note_time(heap);
+  if (heap.visits++ % kVisitsOfAClock == 0) note_time(heap);
   ClassPages& pages_of_class = heap.classes[id];
   if (pages_of_class.partial) {
     Page& page = *page_at(pages_of_class.partial);

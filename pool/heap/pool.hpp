@@ -149,6 +149,7 @@ struct alignas(kCacheLine) ThreadHeaps {
 
   // Threads read these without the lock.
   alignas(kCacheLine) std::atomic<unsigned> parked_count;
+  std::atomic<std::uint32_t> parked_pages;
   std::atomic<unsigned> made;  // besides the orphanage
   std::atomic<bool> reclaim_is_due;
   std::atomic<bool> key_made;

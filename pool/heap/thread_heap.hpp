@@ -99,6 +99,7 @@ struct Heap : HeapLists {
   Heap* next_unused = nullptr;  // or the next heap that was started late
   // purge.hpp
   std::uint64_t next_look_ns = 0;
+  std::uint32_t visits = 0;  // to pages for blocks
   bool look_is_due = false;
   bool look_at_all = false;      // the look that goes on is for what is in use too
   std::uint32_t trims_seen = 0;  // of other threads

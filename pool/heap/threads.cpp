@@ -24,8 +24,8 @@ namespace cistern::host_pool {
 namespace {
 
 constexpr unsigned kParkedMax = 16;
-// With more pages a heap is parked without free ones: its thread was at work for long, and the next one may not be.
-constexpr std::uint32_t kParkedPagesMax = 8;
+// Of all parked heaps. One that has more is parked without its free pages: other threads may need them sooner.
+constexpr std::uint32_t kParkedPagesMax = 256;
 
 constexpr ThreadHeaps& threads = the_pool.threads;
 constexpr Heap& orphanage = threads.orphanage;
@@ -76,6 +76,9 @@ void park(Heap& heap) {
   heap.next_unused = threads.parked;
   threads.parked = &heap;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  threads.parked_pages.store(threads.parked_pages.load(std::memory_order_relaxed) +
+                                 heap.page_count.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
 }
 
 Heap* unpark() {
@@ -83,6 +86,9 @@ Heap* unpark() {
   if (!heap) return nullptr;
   threads.parked = heap->next_unused;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  threads.parked_pages.store(threads.parked_pages.load(std::memory_order_relaxed) -
+                                 heap->page_count.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
   return heap;
 }
 
@@ -312,6 +318,7 @@ Heap* start_heap() {
     if (!heap) return nullptr;
     heap->in_use = true;
     if (heap->owner != this_thread()) set_owner(*heap, this_thread());
+    heap->trims_seen = the_pool.purges.trims.load(std::memory_order_relaxed);  // a trim leaves no parked heap
     if (thread_has_ended) {
       heap->next_unused = threads.late;
       threads.late = heap;
@@ -330,7 +337,9 @@ void end_heap() {
   thread_lists = const_cast<HeapLists*>(&kNoLists);
   flush_batches(*heap);
   read_inbox(*heap);
-  const bool has_many = heap->page_count.load(std::memory_order_relaxed) > kParkedPagesMax;
+  const bool has_many = threads.parked_pages.load(std::memory_order_relaxed) +
+                            heap->page_count.load(std::memory_order_relaxed) >
+                        kParkedPagesMax;
   if (has_many) put_back_lists(*heap);
   retire_kept_pages(*heap);
   if (has_many) release_ended();
