@@ -354,6 +354,27 @@ void note_size(const Spot& found, std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+// Who grows a block by much leaves room himself.
+bool grows_by_little(std::size_t usable, std::size_t bytes) {
+  return bytes > usable && bytes - usable <= usable / 64 + kGranule;
+}
+
+// A block that grows by little for the second time may grow on: it gets a quarter more, where that stays a small or
+// medium block.
+std::size_t with_room(const void* memory, std::size_t usable, std::size_t bytes) {
+  Heap* const heap = this_heap();
+  if (bytes > kSmallMax || !heap || !heap->grown.has(memory)) return bytes;
+  return std::max(bytes, std::min(usable + usable / 4, kSmallMax));
+}
+
+void note_grown(const void* moved) {
+  if (Heap* const heap = this_heap()) heap->grown.add(moved);
+}
+
+}  // namespace
+
 void* reallocate(void* memory, std::size_t bytes) {
   const Spot found = find(memory);
   const std::size_t usable = usable_bytes(memory);
@@ -371,8 +392,12 @@ void* reallocate(void* memory, std::size_t bytes) {
     note_size(found, bytes);
     return memory;
   }
-  void* const moved = allocate(bytes);
+  const bool grows_on = grows_by_little(usable, bytes);
+  const std::size_t roomy = grows_on ? with_room(memory, usable, bytes) : bytes;
+  void* const moved = allocate(roomy);
   if (!moved) return bytes <= usable ? memory : nullptr;
+  if (roomy > bytes) note_size(find(moved), bytes);
+  if (grows_on) note_grown(moved);
   const std::size_t kept = std::min(bytes, usable);
   std::memcpy(moved, memory, kept);
   deallocate(memory);

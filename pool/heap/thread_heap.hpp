@@ -15,6 +15,8 @@
 // heap apart: its pages go to the orphanage, heap 0, guarded by a lock, and are adopted class by class before new
 // memory is taken (threads.cpp).
 #pragma once
+#include <iterator>
+
 #include "pool/heap/layout.hpp"
 
 namespace cistern::host_pool {
@@ -48,6 +50,21 @@ struct WaitingBlock {
   std::uintptr_t place;  // its page's descriptor, plus its number there
 };
 constexpr unsigned kWaitingMax = 64;
+
+// Blocks that moved when they grew by little, the last ones: complements of their addresses. One may be another block
+// by now.
+class GrownBlocks {
+ public:
+  void add(const void* block) { place(block) = ~address_of(block); }
+  bool has(const void* block) { return place(block) == ~address_of(block); }
+
+ private:
+  std::uintptr_t& place(const void* block) {
+    const std::uintptr_t address = address_of(block);
+    return places_[(address / kGranule ^ address >> kSliceShift) % std::size(places_)];
+  }
+  std::uintptr_t places_[16] = {};
+};
 
 // Blocks of one page that this thread freed and whose owner does not know it yet.
 struct RemoteBatch {
@@ -96,6 +113,7 @@ struct Heap : HeapLists {
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;      // blocks moved by reallocate, ever
+  GrownBlocks grown;
   Heap* next_unused = nullptr;  // or the next heap that was started late
   // purge.hpp
   std::uint64_t next_look_ns = 0;
