@@ -356,7 +356,7 @@ void note_size(const Spot& found, std::size_t bytes) {
 
 namespace {
 
-// Who grows a block by much leaves room himself.
+// A program that grows a block by much leaves room in it by itself.
 bool grows_by_little(std::size_t usable, std::size_t bytes) {
   return bytes > usable && bytes - usable <= usable / 64 + kGranule;
 }

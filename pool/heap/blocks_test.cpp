@@ -497,7 +497,7 @@ TEST(HostBlocksTest, ABlockThatGrowsByLittleAgainGetsRoom) {
     EXPECT_EQ(usable_bytes(block), 160u);
     EXPECT_EQ(put(block), Freed::yes);
     block = get(1000);
-    for (const std::size_t bytes : {1200, 1500, 1900}) {  // who grows it by much leaves room himself
+    for (const std::size_t bytes : {1200, 1500, 1900}) {  // one that grows by much gets none
       block = reallocate(block, bytes);
       EXPECT_EQ(usable_bytes(block), class_bytes(class_of(bytes)));
     }
@@ -514,7 +514,7 @@ TEST(HostBlocksTest, ABlockThatGrowsByLittleAgainGetsRoom) {
     }
     EXPECT_LT(moves, 40);
     const std::size_t usable = usable_bytes(block);
-    block = reallocate(block, usable / 2 - 1);  // what shrinks gives back
+    block = reallocate(block, usable / 2 - 1);  // a block that shrinks gives back
     EXPECT_LT(usable_bytes(block), usable);
     EXPECT_EQ(put(block), Freed::yes);
   });

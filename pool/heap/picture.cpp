@@ -83,9 +83,8 @@ __attribute__((no_sanitize("thread"))) bool Picture::read(const Location& locati
   } else if (entry.state == PageState::medium) {
     block.live = live_bits(page) >> location.index & 1;
   } else {
-    block.live = !is_purged(page, location.index) &&
-                 __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) !=
-                 the_pool.window.free_mark;
+    block.live = !is_purged(page, location.index) && __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark,
+                                                                     __ATOMIC_RELAXED) != the_pool.window.free_mark;
   }
   return true;
 }

@@ -130,7 +130,7 @@ struct alignas(kCacheLine) CountedAtFork {
 // Of a page, at the place of its first slice.
 struct PageNotes {
   Relaxed<std::uint64_t> purged;  // a bit for each piece
-  std::uint64_t seen;             // what the page handed out when its owner last looked
+  std::uint64_t seen;             // the blocks handed out when the owner last looked
 };
 constexpr unsigned kNotesTogether = 1 << 14;
 struct alignas(kCacheLine) Purges {

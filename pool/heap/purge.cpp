@@ -75,7 +75,7 @@ void for_each_row(Pieces pieces, Visit visit) {
   }
 }
 
-// Of pieces that may be purged, those that are whole pages of the system with each other and with those purged already.
+// The given pieces, as far as they make up whole pages of the system, together with those that are purged already.
 Pieces in_system_pages(Pieces pieces, Pieces purged) {
   const std::size_t together = page_bytes() / kPieceBytes;
   Pieces whole = 0;
@@ -127,8 +127,8 @@ Pieces purgeable_medium(const Page& page) {
   return in_system_pages(touched & ~used & ~purged, purged);
 }
 
-// The blocks that touch what is to be purged leave their list. A child that is forked in between leaves them out by what
-// the notes say (threads.cpp).
+// The blocks that touch these pieces leave their list. A child that is forked in between sees by the notes which do
+// (threads.cpp).
 void take_out(Page& page, Pieces taken) {
   set_purged(page, purged_in(page) | taken);
   if (page.state == PageState::medium) return;
@@ -184,8 +184,8 @@ Page& step_to_next(Heap& heap) {
   return page;
 }
 
-// What waits in the heap's lists would hold its pages back. Less was handed out then than was counted towards the next
-// sample.
+// Blocks that wait in the heap's lists would hold its pages back. Less was handed out then than was counted towards the
+// next sample.
 void put_back_all(Heap& heap) {
   read_inbox(heap);
   put_back_lists(heap);

@@ -1,10 +1,10 @@
 // Memory inside pages of blocks that goes back to the system while other blocks of the page are in use.
 //
 // A page is cut into pieces of 4 KiB. Where all blocks that touch a piece are free, its owner may purge the piece. A
-// small block that is free holds a link and a mark, so one that touches a purged piece is in no list: the page counts it
-// as handed out, and restores it when nothing else is left to hand out. The mark may be gone, so frees in such a page
-// take the slow path (start_bound is 0), which looks here. A medium block holds nothing while it is free: of its page
-// only the memory goes.
+// small block that is free holds a link and a mark, so one that touches a purged piece is in no list. The page counts
+// it as handed out, and restores it when nothing else is left to hand out. The mark may be gone, so frees in such a
+// page take the slow path (start_bound is 0), which looks here. A medium block holds nothing while it is free: of its
+// page only the memory goes.
 //
 // While the system is asked, foreign code may come back to malloc. Until the call returns, the page (Heap::purging)
 // hands out nothing that touches a purged piece, and does not go back to the region.
@@ -43,8 +43,7 @@ inline unsigned count_purged(const Page& page) {
   const Pieces purged = purged_in(page);
   return purged ? count_purged_slowly(page, purged) : 0;
 }
-// At least one of the purged blocks, as a list, that was none since; the number. 0: there are none. They count as handed
-// out, as before.
+// Some purged blocks, as a list, and their number; 0: there are none. They count as handed out, as before.
 unsigned restore(Page& page, Block*& first);
 
 // --- Pages of medium blocks
@@ -57,7 +56,7 @@ void restore_medium(Page& page, std::uint64_t blocks);
 // Of an empty page: nothing is known of its blocks any more.
 void forget_purged(Page& page);
 
-// Gives back what can be of the heap's pages; the bytes. The heap is the calling thread's, or belongs to nobody else.
+// Gives back what can be of the heap's pages; the bytes. The heap is the calling thread's, or no thread's.
 std::uint64_t purge(Heap& heap);
 
 // Whether the heap is to be looked at, by the clock.

@@ -43,7 +43,7 @@ struct Held {
   std::uint64_t tag;
 };
 
-// Blocks of every kind of page, 4 MiB of each size; fewer while a thread forks, which nobody waits for.
+// Blocks of every kind of page, 4 MiB of each size; fewer while a thread forks, because malloc does not wait.
 std::vector<Held> make_blocks() {
   std::vector<Held> made;
   for (const std::size_t bytes : kSizes)
@@ -76,7 +76,7 @@ void free_all(const std::vector<Held>& held) {
   for (const Held& one : held) ASSERT_EQ(put(one.block), Freed::yes);
 }
 
-// Of the slices below the top that say that they are pages of blocks.
+// All that is resident in pages of blocks.
 std::uint64_t resident_bytes() {
   std::uint64_t sum = 0;
   unsigned char resident[kSliceBytes / kLeastPageBytes];

@@ -112,7 +112,7 @@ struct Heap : HeapLists {
   SamplePace pace;
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
-  std::uint64_t moves = 0;      // blocks moved by reallocate, ever
+  std::uint64_t moves = 0;  // blocks moved by reallocate, ever
   GrownBlocks grown;
   Heap* next_unused = nullptr;  // or the next heap that was started late
   // purge.hpp

@@ -24,7 +24,8 @@ namespace cistern::host_pool {
 namespace {
 
 constexpr unsigned kParkedMax = 16;
-// Of all parked heaps. One that has more is parked without its free pages: other threads may need them sooner.
+// The most that parked heaps keep together. Beyond it a heap is parked without its free pages: other threads may need
+// them sooner.
 constexpr std::uint32_t kParkedPagesMax = 256;
 
 constexpr ThreadHeaps& threads = the_pool.threads;
@@ -76,9 +77,9 @@ void park(Heap& heap) {
   heap.next_unused = threads.parked;
   threads.parked = &heap;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  threads.parked_pages.store(threads.parked_pages.load(std::memory_order_relaxed) +
-                                 heap.page_count.load(std::memory_order_relaxed),
-                             std::memory_order_relaxed);
+  threads.parked_pages.store(
+      threads.parked_pages.load(std::memory_order_relaxed) + heap.page_count.load(std::memory_order_relaxed),
+      std::memory_order_relaxed);
 }
 
 Heap* unpark() {
@@ -86,9 +87,9 @@ Heap* unpark() {
   if (!heap) return nullptr;
   threads.parked = heap->next_unused;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  threads.parked_pages.store(threads.parked_pages.load(std::memory_order_relaxed) -
-                                 heap->page_count.load(std::memory_order_relaxed),
-                             std::memory_order_relaxed);
+  threads.parked_pages.store(
+      threads.parked_pages.load(std::memory_order_relaxed) - heap->page_count.load(std::memory_order_relaxed),
+      std::memory_order_relaxed);
   return heap;
 }
 
@@ -337,9 +338,9 @@ void end_heap() {
   thread_lists = const_cast<HeapLists*>(&kNoLists);
   flush_batches(*heap);
   read_inbox(*heap);
-  const bool has_many = threads.parked_pages.load(std::memory_order_relaxed) +
-                            heap->page_count.load(std::memory_order_relaxed) >
-                        kParkedPagesMax;
+  const bool has_many =
+      threads.parked_pages.load(std::memory_order_relaxed) + heap->page_count.load(std::memory_order_relaxed) >
+      kParkedPagesMax;
   if (has_many) put_back_lists(*heap);
   retire_kept_pages(*heap);
   if (has_many) release_ended();
@@ -372,8 +373,8 @@ Page* adopt(Heap& heap, unsigned id) {
 
 namespace {
 
-// All pages that ended threads left, in a heap that no thread has; null: there are none, or there is no memory for it.
-// Who frees one of their blocks sends it to the heap's inbox.
+// All pages that ended threads left, in a heap that no thread has; null: there are none, or no memory for the heap. A
+// thread that frees one of their blocks sends it to the heap's inbox.
 Heap* take_orphans() {
   const Locked hold(threads.lock);
   while (Heap* const parked = unpark()) dissolve(*parked);

@@ -240,7 +240,7 @@ class LargeBlocks(PoolTest):
 
 
 class Trims(PoolTest):
-    """Of 400 MiB, of which one block in a hundred survives, the pages go back that have no survivor."""
+    """One block in a hundred survives a burst of 400 MiB: pages without a survivor go back."""
 
     def left_kib(self, way, **settings):
         done = self.shimmed(self.program("trimmed"), way, environment=settings)
