@@ -1,4 +1,4 @@
-// A burst of 400,000 blocks of 16 to 2,015 bytes, of which one in a hundred survives, and the memory that stays resident:
+// A burst of 400,000 blocks of 16 to 2,015 bytes, of which one in a hundred survives, and what stays resident then:
 //   trimmed trim     after malloc_trim
 //   trimmed quiet    after three seconds with a few blocks now and then
 //   trimmed threads  as soon as 48 threads have ended that freed their bursts
