@@ -15,6 +15,7 @@
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
+#include "pool/heap/kept_spans.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
@@ -61,13 +62,20 @@ void sample_large_block(Page& page, std::size_t bytes) {
   if (Heap* const heap = heap_of_this_thread()) sample_large(*heap, page, bytes);
 }
 
+Span memory_for_large(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
+  Heap* const heap = this_heap();
+  if (heap && alignment_slices == 1 && prefer == Prefer::dirty)
+    if (const Slice kept = take_kept(*heap, slices)) return {kept, kept, slices};
+  return acquire_or_release_kept(heap, slices, alignment_slices, prefer, replaced);
+}
+
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
                     std::uint32_t replaced = 0) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
   if (!there_is_a_window() && !start_region()) return {};
   const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
   const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
-  const Span span = acquire_span(slices, alignment_slices, prefer, replaced);
+  const Span span = memory_for_large(slices, alignment_slices, prefer, replaced);
   if (!span.first) return {};
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
@@ -94,11 +102,17 @@ void release(Slice first, std::uint32_t slices) {
   release_span(first, slices);
 }
 
+void keep_or_release(Slice first, std::uint32_t slices) {
+  Heap* const heap = this_heap();
+  if (!heap || memory_is_tight() || registered_in(first, slices) || !keep_span(*heap, first, slices))
+    release(first, slices);
+}
+
 void free_large(Page& page) {
   note_large_died(page);
   page.state = PageState::none;
   const Slice first = slice_of(&page);
-  if (!page.is_short) return release(first, page.slices);
+  if (!page.is_short) return keep_or_release(first, page.slices);
   if (registered_in(first, page.slices).locked) forget_locked(page_memory(&page), page.slices * kSliceBytes);
   release_short_span(first, page.slices);
 }
@@ -124,6 +138,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     release(first + kept, dropped);
   } else if (wanted > page.slices) {
     if (wanted > kLargestSlices || registered_in(first, page.slices).registered) return false;
+    if (Heap* const heap = this_heap(); heap && heap->kept_slices) release_all_kept(*heap);  // one may lie behind
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }

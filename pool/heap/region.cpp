@@ -743,6 +743,8 @@ void do_chosen_work_slowly() {
   errno = saved_errno;
 }
 
+bool memory_is_tight() { return region.memory_is_tight.load(std::memory_order_relaxed); }
+
 bool there_is_chosen_work() { return region.work_is_left.load(std::memory_order_relaxed); }
 
 void note_new_limits() { region.limits_are_new.store(true, std::memory_order_relaxed); }

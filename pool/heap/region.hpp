@@ -126,6 +126,9 @@ __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const
   return is_long ? std::clamp(slices, 1u, end - slice_of(&page)) : 1;
 }
 
+// The process has a limit of its memory, and a good part of that is in use.
+bool memory_is_tight();
+
 // First slice of the window and the one behind the last that is mapped.
 Slice region_begin();
 Slice region_end();

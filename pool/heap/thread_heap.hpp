@@ -66,6 +66,14 @@ class GrownBlocks {
   std::uintptr_t places_[16] = {};
 };
 
+// The memory of a large block that was freed, for the next one of its length (kept_spans.hpp).
+struct KeptSpan {
+  Slice first = 0;  // 0: none
+  std::uint32_t slices = 0;
+};
+constexpr unsigned kKeptSpans = 8;
+constexpr std::uint32_t kKeptSlicesMax = 16;  // 1 MiB
+
 // Blocks of one page that this thread freed and whose owner does not know it yet.
 struct RemoteBatch {
   Slice page = 0;  // 0: none
@@ -114,6 +122,9 @@ struct Heap : HeapLists {
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;  // blocks moved by reallocate, ever
   GrownBlocks grown;
+  KeptSpan kept_spans[kKeptSpans];
+  std::uint32_t kept_slices = 0;
+  unsigned next_kept = 0;  // the place of the oldest
   Heap* next_unused = nullptr;  // or the next heap that was started late
   // purge.hpp
   std::uint64_t next_look_ns = 0;
