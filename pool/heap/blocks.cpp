@@ -15,7 +15,7 @@
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
-#include "pool/heap/kept_spans.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
@@ -63,10 +63,12 @@ void sample_large_block(Page& page, std::size_t bytes) {
 }
 
 Span memory_for_large(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
-  Heap* const heap = this_heap();
-  if (heap && alignment_slices == 1 && prefer == Prefer::dirty)
-    if (const Slice kept = take_kept(*heap, slices)) return {kept, kept, slices};
-  return acquire_or_release_kept(heap, slices, alignment_slices, prefer, replaced);
+  if (Heap* const heap = this_heap()) {
+    if (alignment_slices == 1 && prefer == Prefer::dirty)
+      if (const Slice kept = take_kept(*heap, slices)) return {kept, kept, slices};
+    release_kept(*heap);
+  }
+  return acquire_span(slices, alignment_slices, prefer, replaced);
 }
 
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
@@ -138,7 +140,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     release(first + kept, dropped);
   } else if (wanted > page.slices) {
     if (wanted > kLargestSlices || registered_in(first, page.slices).registered) return false;
-    if (Heap* const heap = this_heap(); heap && heap->kept_slices) release_all_kept(*heap);  // one may lie behind
+    if (Heap* const heap = this_heap(); heap) release_kept(*heap);  // it may lie behind
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "pool/base/page_size.hpp"
-#include "pool/heap/kept_spans.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
@@ -108,7 +108,11 @@ Page* new_page(Heap& heap, unsigned id) {
   const unsigned slices = page_slices(id);
   Slice first = slices == 1 ? take_kept_slice(heap) : 0;
   if (!first) {
-    const Span span = acquire_or_release_kept(&heap, slices);
+    Span span = acquire_span(slices);
+    if (!span.first && heap.kept.first) {
+      release_kept(heap);
+      span = acquire_span(slices);
+    }
     if (!span.first) return nullptr;
     first = span.first;
     // A class that filled many pages will fill this one too, as far as small blocks go: they leave no gaps.

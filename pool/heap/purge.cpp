@@ -8,7 +8,7 @@
 #include "pool/base/own_mapping.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
-#include "pool/heap/kept_spans.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 
@@ -190,7 +190,7 @@ Page& step_to_next(Heap& heap) {
 void put_back_all(Heap& heap) {
   read_inbox(heap);
   put_back_lists(heap);
-  release_all_kept(heap);
+  release_kept(heap);
   begin_distance(heap);
 }
 

@@ -66,12 +66,11 @@ class GrownBlocks {
   std::uintptr_t places_[16] = {};
 };
 
-// The memory of a large block that was freed, for the next one of its length (kept_spans.hpp).
+// See kept_span.hpp.
 struct KeptSpan {
   Slice first = 0;  // 0: none
   std::uint32_t slices = 0;
 };
-constexpr unsigned kKeptSpans = 8;
 constexpr std::uint32_t kKeptSlicesMax = 16;  // 1 MiB
 
 // Blocks of one page that this thread freed and whose owner does not know it yet.
@@ -122,9 +121,8 @@ struct Heap : HeapLists {
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;  // blocks moved by reallocate, ever
   GrownBlocks grown;
-  KeptSpan kept_spans[kKeptSpans];
-  std::uint32_t kept_slices = 0;
-  unsigned next_kept = 0;  // the place of the oldest
+  KeptSpan kept;
+  std::uint32_t last_freed_slices = 0;
   Heap* next_unused = nullptr;  // or the next heap that was started late
   // purge.hpp
   std::uint64_t next_look_ns = 0;

@@ -15,7 +15,7 @@
 
 #include "pool/base/own_mapping.hpp"
 #include "pool/heap/heap_account.hpp"
-#include "pool/heap/kept_spans.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
@@ -139,7 +139,6 @@ void make_unused(Heap& heap) {
   heap.owner = 0;
   heap.look_is_due = false;
   heap.to_look_at = heap.purging = 0;
-  heap.kept_slices = 0;  // a fork may have cut the thread off that counted
   heap.next_unused = threads.unused;
   threads.unused = &heap;
 }
@@ -224,7 +223,7 @@ void reclaim(Heap& heap) {
     live += static_cast<int>(handed_out) - static_cast<int>(std::min<unsigned>(page.handed_out(), page.carved));
     settle(orphanage, page, handed_out);
   }
-  release_all_kept(heap);
+  release_kept(heap);
   heap.pages = 0;
   heap.page_count.store(0, std::memory_order_relaxed);
   for (Block*& list : heap.lists) list = nullptr;
@@ -345,7 +344,7 @@ void end_heap() {
       threads.parked_pages.load(std::memory_order_relaxed) + heap->page_count.load(std::memory_order_relaxed) >
       kParkedPagesMax;
   if (has_many) put_back_lists(*heap);
-  release_all_kept(*heap);
+  release_kept(*heap);
   retire_kept_pages(*heap);
   if (has_many) release_ended();
   {

@@ -1,5 +1,5 @@
-// A thread keeps the memory of its freed large blocks for the next ones: little of it, and not for long.
-#include "pool/heap/kept_spans.hpp"
+// A thread that frees large blocks of one length keeps the memory of the last one for the next.
+#include "pool/heap/kept_span.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,14 +27,20 @@ constexpr std::size_t kBytes = 200'000, kMost = kKeptSlicesMax * kSliceBytes;
 
 std::uint64_t in_use() { return region_figures().in_use_bytes; }
 
-TEST(HostKeptSpans, TheNextBlockOfTheLengthGetsTheMemory) {
-  in_new_thread([] {
-    void* const small = get(100);  // a heap
+// The second free of the length, from which on one is kept.
+void begin_to_keep(std::size_t bytes) {
+  put(get(100));  // a heap
+  put(get(bytes));
+  put(get(bytes));
+}
+
+TEST(HostKeptSpan, TheNextBlockOfTheLengthGetsIt) {
+  in_child([] {
+    trim(0);
+    begin_to_keep(kBytes);
     void* const block = get(kBytes);
-    void* const other = get(kBytes + kSliceBytes);
     const std::uint64_t before = in_use();
     EXPECT_EQ(put(block), Freed::yes);
-    EXPECT_EQ(put(other), Freed::yes);
     EXPECT_EQ(in_use(), before);
     EXPECT_FALSE(is_live(block));
     EXPECT_TRUE(whereabouts(block).free);
@@ -46,38 +52,39 @@ TEST(HostKeptSpans, TheNextBlockOfTheLengthGetsTheMemory) {
     EXPECT_EQ(zeroed, block);
     EXPECT_TRUE(test::is_zero(zeroed, kBytes));
     EXPECT_EQ(put(zeroed), Freed::yes);
-    EXPECT_EQ(put(small), Freed::yes);
+    trim(0);
+    EXPECT_LE(in_use() + kBytes, before);
+    EXPECT_EQ(test::region_fault(), "");
   });
 }
 
-TEST(HostKeptSpans, AMebibyteOfAThreadIsKeptAtMost) {
+TEST(HostKeptSpan, OneIsKeptAndNoneThatIsNotWantedNext) {
   in_child([] {
     put(get(100));
     trim(0);
     const std::uint64_t before = in_use();
-    for (const std::size_t bytes : {kBytes, kMost, kMost + 1, std::size_t{70'000}}) {
-      std::vector<void*> blocks;
-      for (int i = 0; i < 30; ++i) blocks.push_back(get(bytes));
-      EXPECT_EQ(std::set<void*>(blocks.begin(), blocks.end()).size(), 30u);
-      for (void* const block : blocks) ASSERT_EQ(put(block), Freed::yes);
-      EXPECT_LE(in_use(), before + kMost);
-    }
-    EXPECT_GT(in_use(), before);
-    trim(0);
+    put(get(kBytes));
+    EXPECT_EQ(in_use(), before);  // of a length that was not freed before
+    std::vector<void*> blocks;
+    for (int i = 0; i < 30; ++i) blocks.push_back(get(kBytes));
+    EXPECT_EQ(std::set<void*>(blocks.begin(), blocks.end()).size(), 30u);
+    for (void* const block : blocks) ASSERT_EQ(put(block), Freed::yes);
+    EXPECT_EQ(in_use(), before + 4 * kSliceBytes);
+    void* const other = get(kBytes + kSliceBytes);
+    EXPECT_EQ(in_use(), before + 5 * kSliceBytes);
+    EXPECT_EQ(put(other), Freed::yes);
+    for (int i = 0; i < 3; ++i) put(get(kMost + 1));
     EXPECT_EQ(in_use(), before);
     EXPECT_EQ(test::region_fault(), "");
   });
 }
 
-TEST(HostKeptSpans, EndedAndForkedAwayThreadsLeaveNone) {
+TEST(HostKeptSpan, EndedAndForkedAwayThreadsLeaveNone) {
   in_child([] {
     trim(0);
     const std::uint64_t before = in_use();
     Worker worker;
-    worker.run([] {
-      put(get(100));
-      put(get(kBytes));
-    });
+    worker.run([] { begin_to_keep(kBytes); });
     EXPECT_GE(in_use(), before + kBytes);
     if (!CISTERN_TEST_TSAN)
       in_child([&] {
@@ -92,9 +99,9 @@ TEST(HostKeptSpans, EndedAndForkedAwayThreadsLeaveNone) {
   });
 }
 
-TEST(HostKeptSpans, MemoryThatIsRegisteredIsNotKept) {
+TEST(HostKeptSpan, MemoryThatIsRegisteredIsNotKept) {
   in_child([] {
-    put(get(100));
+    begin_to_keep(kBytes);
     void* const block = get(kBytes);
     note_registered(block, 100);
     const std::uint64_t before = in_use();
@@ -103,28 +110,27 @@ TEST(HostKeptSpans, MemoryThatIsRegisteredIsNotKept) {
   });
 }
 
-TEST(HostKeptSpans, WhereMemoryRunsOutTheyGo) {
+TEST(HostKeptSpan, WhereMemoryRunsOutItGoes) {
   in_child([] {
-    void* const small = get(100);
     trim(0);
+    begin_to_keep(kMost);
     void* const block = get(kMost);
     region_system.map = [](void*, std::size_t) { return false; };
     while (acquire_span(1).first) {
     }
     EXPECT_EQ(put(block), Freed::yes);
-    std::vector<void*> blocks;  // pages of blocks, and large blocks of another length
-    for (int i = 0; i < 3; ++i) blocks.push_back(get(70'000));
+    std::vector<void*> blocks;
     for (int i = 0; i < 100; ++i) blocks.push_back(get(1024));
+    for (int i = 0; i < 3; ++i) blocks.push_back(get(70'000));
     for (void* const one : blocks) EXPECT_TRUE(one);
-    EXPECT_EQ(put(small), Freed::yes);
   });
 }
 
 // A block that may grow into the memory behind it does.
-TEST(HostKeptSpans, TheyAreInNoBlocksWay) {
+TEST(HostKeptSpan, ItIsInNoBlocksWay) {
   in_child([] {
-    put(get(100));
     trim(0);
+    begin_to_keep(4 * kSliceBytes);
     void* const block = get(4 * kSliceBytes);
     void* const behind = get(4 * kSliceBytes);
     if (static_cast<char*>(block) + 4 * kSliceBytes != behind) GTEST_SKIP() << "others lie between";
