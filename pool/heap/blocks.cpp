@@ -140,7 +140,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     release(first + kept, dropped);
   } else if (wanted > page.slices) {
     if (wanted > kLargestSlices || registered_in(first, page.slices).registered) return false;
-    if (Heap* const heap = this_heap(); heap) release_kept(*heap);  // it may lie behind
+    if (Heap* const heap = this_heap()) release_kept(*heap);  // it may lie behind
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }

@@ -64,7 +64,7 @@ TEST(HostKeptSpan, OneIsKeptAndNoneThatIsNotWantedNext) {
     trim(0);
     const std::uint64_t before = in_use();
     put(get(kBytes));
-    EXPECT_EQ(in_use(), before);  // of a length that was not freed before
+    EXPECT_EQ(in_use(), before);  // this length was not freed before
     std::vector<void*> blocks;
     for (int i = 0; i < 30; ++i) blocks.push_back(get(kBytes));
     EXPECT_EQ(std::set<void*>(blocks.begin(), blocks.end()).size(), 30u);
