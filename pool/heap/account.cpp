@@ -9,6 +9,7 @@
 
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/threads.hpp"
@@ -39,7 +40,7 @@ __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
       unsigned handed_out = std::min<unsigned>(page.handed_out(), page.carved);
       if (state == PageState::small) {
         const std::uint64_t sent_back = page.remote.load(std::memory_order_relaxed) >> kCountShift;
-        handed_out -= static_cast<unsigned>(std::min<std::uint64_t>(sent_back, handed_out));
+        handed_out -= static_cast<unsigned>(std::min<std::uint64_t>(sent_back + count_purged(page), handed_out));
         own.live_blocks += handed_out;
       }
       own.free_blocks += page_capacity(id) - handed_out;

@@ -15,7 +15,9 @@
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/samples_in_place.hpp"
@@ -60,13 +62,22 @@ void sample_large_block(Page& page, std::size_t bytes) {
   if (Heap* const heap = heap_of_this_thread()) sample_large(*heap, page, bytes);
 }
 
+Span memory_for_large(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
+  if (Heap* const heap = this_heap()) {
+    if (alignment_slices == 1 && prefer == Prefer::dirty)
+      if (const Slice kept = take_kept(*heap, slices)) return {kept, kept, slices};
+    release_kept(*heap);
+  }
+  return acquire_span(slices, alignment_slices, prefer, replaced);
+}
+
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
                     std::uint32_t replaced = 0) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
   if (!there_is_a_window() && !start_region()) return {};
   const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
   const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
-  const Span span = acquire_span(slices, alignment_slices, prefer, replaced);
+  const Span span = memory_for_large(slices, alignment_slices, prefer, replaced);
   if (!span.first) return {};
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
@@ -93,11 +104,17 @@ void release(Slice first, std::uint32_t slices) {
   release_span(first, slices);
 }
 
+void keep_or_release(Slice first, std::uint32_t slices) {
+  Heap* const heap = this_heap();
+  if (!heap || memory_is_tight() || registered_in(first, slices) || !keep_span(*heap, first, slices))
+    release(first, slices);
+}
+
 void free_large(Page& page) {
   note_large_died(page);
   page.state = PageState::none;
   const Slice first = slice_of(&page);
-  if (!page.is_short) return release(first, page.slices);
+  if (!page.is_short) return keep_or_release(first, page.slices);
   if (registered_in(first, page.slices).locked) forget_locked(page_memory(&page), page.slices * kSliceBytes);
   release_short_span(first, page.slices);
 }
@@ -123,6 +140,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     release(first + kept, dropped);
   } else if (wanted > page.slices) {
     if (wanted > kLargestSlices || registered_in(first, page.slices).registered) return false;
+    if (Heap* const heap = this_heap()) release_kept(*heap);  // it may lie behind
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }
@@ -168,7 +186,9 @@ void* move_large(Page& page, std::size_t bytes) {
 // --- Small and medium blocks
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
-  if (number_of_block(page, offset) == kNoBlock) return Freed::invalid;
+  const unsigned number = number_of_block(page, offset);
+  if (number == kNoBlock) return Freed::invalid;
+  if (is_purged(page, number)) return Freed::double_free;
   if (block->mark == the_pool.window.free_mark && is_listed_free(page, block)) return Freed::double_free;
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
@@ -250,6 +270,7 @@ void* allocate_slowly(std::size_t bytes) {
                           ? memory_of(allocate_large(bytes))
                           : allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
   do_chosen_work();
+  purge_if_due();
   return block;
 }
 
@@ -332,7 +353,8 @@ bool is_live(const void* memory) {
     return number != kNoBlock && live_bits(*found.page) >> number & 1;
   }
   const auto* const block = static_cast<const Block*>(memory);
-  return number_of_block(*found.page, found.offset) != kNoBlock &&
+  const unsigned number = number_of_block(*found.page, found.offset);
+  return number != kNoBlock && !is_purged(*found.page, number) &&
          (block->mark != the_pool.window.free_mark || !is_listed_free(*found.page, block));
 }
 
@@ -345,6 +367,27 @@ void note_size(const Spot& found, std::size_t bytes) {
   if (page.state != PageState::medium) return;
   const unsigned number = medium_number(page, found.offset);
   if (number != kNoBlock && is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
+}
+
+}  // namespace
+
+namespace {
+
+// A program that grows a block by much leaves room in it by itself.
+bool grows_by_little(std::size_t usable, std::size_t bytes) {
+  return bytes > usable && bytes - usable <= usable / 64 + kGranule;
+}
+
+// A block that grows by little for the second time may grow on: it gets a quarter more, where that stays a small or
+// medium block.
+std::size_t with_room(const void* memory, std::size_t usable, std::size_t bytes) {
+  Heap* const heap = this_heap();
+  if (bytes > kSmallMax || !heap || !heap->grown.has(memory)) return bytes;
+  return std::max(bytes, std::min(usable + usable / 4, kSmallMax));
+}
+
+void note_grown(const void* moved) {
+  if (Heap* const heap = this_heap()) heap->grown.add(moved);
 }
 
 }  // namespace
@@ -366,8 +409,12 @@ void* reallocate(void* memory, std::size_t bytes) {
     note_size(found, bytes);
     return memory;
   }
-  void* const moved = allocate(bytes);
+  const bool grows_on = grows_by_little(usable, bytes);
+  const std::size_t roomy = grows_on ? with_room(memory, usable, bytes) : bytes;
+  void* const moved = allocate(roomy);
   if (!moved) return bytes <= usable ? memory : nullptr;
+  if (roomy > bytes) note_size(find(moved), bytes);
+  if (grows_on) note_grown(moved);
   const std::size_t kept = std::min(bytes, usable);
   std::memcpy(moved, memory, kept);
   deallocate(memory);
@@ -416,7 +463,7 @@ Whereabouts whereabouts(const void* address) {
     where.site = site_in_place(*found.page, static_cast<unsigned>(index));
   } else {
     const auto* const block = static_cast<const Block*>(where.block);
-    where.free = is_listed_free(*found.page, block);
+    where.free = is_purged(*found.page, static_cast<unsigned>(index)) || is_listed_free(*found.page, block);
     where.never_given = where.free && was_never_given(*found.page, block);
   }
   return where;

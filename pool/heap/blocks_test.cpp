@@ -11,6 +11,7 @@
 
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
+#include "pool/heap/medium.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
@@ -20,6 +21,7 @@ namespace cistern::host_pool {
 namespace {
 
 using test::get;
+using test::in_new_thread;
 using test::Live;
 using test::live_now;
 using test::live_since;
@@ -482,6 +484,60 @@ TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
               10 * kMiB / page_bytes());
     EXPECT_TRUE(test::is_zero(block, 25 * kMiB));
     EXPECT_EQ(put(block), Freed::yes);
+  });
+}
+
+// --- Growing by little
+TEST(HostBlocksTest, ABlockThatGrowsByLittleAgainGetsRoom) {
+  in_new_thread([] {
+    void* block = get(112);
+    block = reallocate(block, 113);
+    EXPECT_EQ(usable_bytes(block), 128u);  // once: no room
+    block = reallocate(block, 129);
+    EXPECT_EQ(usable_bytes(block), 160u);
+    EXPECT_EQ(put(block), Freed::yes);
+    block = get(1000);
+    for (const std::size_t bytes : {1200, 1500, 1900}) {  // one that grows by much gets none
+      block = reallocate(block, bytes);
+      EXPECT_EQ(usable_bytes(block), class_bytes(class_of(bytes)));
+    }
+    EXPECT_EQ(put(block), Freed::yes);
+
+    int moves = 0;
+    block = nullptr;
+    for (std::size_t bytes = 1; bytes < 20000; bytes += 17) {
+      void* const grown = block ? reallocate(block, bytes) : get(bytes);
+      moves += grown != block;
+      block = grown;
+      EXPECT_LT(usable_bytes(block), bytes + bytes / 2 + 64);
+      std::memset(block, 1, bytes);
+    }
+    EXPECT_LT(moves, 40);
+    const std::size_t usable = usable_bytes(block);
+    block = reallocate(block, usable / 2 - 1);  // a block that shrinks gives back
+    EXPECT_LT(usable_bytes(block), usable);
+    EXPECT_EQ(put(block), Freed::yes);
+  });
+}
+
+TEST(HostBlocksTest, ABlockKeepsItsPlaceWhereItsSizeAllows) {
+  in_new_thread([] {
+    for (const std::size_t bytes : {std::size_t{100}, std::size_t{1024}, std::size_t{1500}, kSmallMax}) {
+      void* const block = get(bytes);
+      const std::size_t usable = usable_bytes(block);
+      for (const std::size_t fits : {usable, usable - 1, usable / 2}) EXPECT_TRUE(keeps_place(block, fits));
+      for (const std::size_t does_not : {std::size_t{0}, usable / 2 - 1, usable + 1, SIZE_MAX})
+        EXPECT_FALSE(keeps_place(block, does_not));
+      EXPECT_FALSE(keeps_place(static_cast<char*>(block) + 16, usable));
+      in_new_thread([&] { EXPECT_TRUE(keeps_place(block, usable)); });
+      EXPECT_EQ(put(block), Freed::yes);
+      EXPECT_FALSE(keeps_place(block, usable));
+    }
+    void* const large = get(kSmallMax + 1);
+    EXPECT_FALSE(keeps_place(large, kSmallMax + 1));
+    EXPECT_EQ(put(large), Freed::yes);
+    EXPECT_FALSE(keeps_place(nullptr, 1));
+    EXPECT_FALSE(keeps_place(&large, 1));
   });
 }
 

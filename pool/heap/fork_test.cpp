@@ -197,6 +197,7 @@ TEST_F(HostForkTest, LiveBlocksAreSafeWhateverTheOtherThreadsWereDoing) {
       static constexpr std::size_t kSizes[] = {16, 48, 64, 256, 2000, 8192, 24000, 50000};
       std::uint64_t tag = static_cast<std::uint64_t>(t) << 32;
       while (!stop.load(std::memory_order_relaxed)) {
+        if (random() % 3000 == 0) trim(0);
         // A slot of another thread now and then: a remote free.
         Slot& slot = (*slots)[static_cast<std::size_t>(random() % 8 ? t : (t + 1) % kThreads)][random() % 300];
         if (void* const block = slot.block.exchange(nullptr, std::memory_order_acq_rel)) {

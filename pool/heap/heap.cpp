@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "pool/base/page_size.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -17,6 +19,7 @@ namespace {
 
 constexpr std::size_t kCarveBytes = kLeastPageBytes;
 constexpr std::uint32_t kCleanPagesMin = 16;
+constexpr std::uint32_t kVisitsOfAClock = 64;  // looking at it takes as long as handing out several blocks
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
 unsigned wake_count(const Page& page) { return std::clamp(kCapacityOfClass.of[page.size_class] / 8u, 2u, 16u); }
@@ -47,14 +50,16 @@ Chain carve(Page& page) {
 }
 
 // All blocks of the page that can be handed out now; they count as handed out.
-Chain take_all(Page& page) {
-  const unsigned handed_out = page.handed_out();
+Chain take_all(const Heap& heap, Page& page) {
+  unsigned handed_out = page.handed_out();
   Chain chain;
   if (page.free_blocks) {
     chain = {page.free_blocks, page.carved - handed_out};
     page.free_blocks = nullptr;
-  } else if (page.carved < kCapacityOfClass.of[page.size_class]) {
-    chain = carve(page);
+  } else if (heap.purging != slice_of(&page)) {
+    chain.count = restore(page, chain.first);
+    handed_out -= chain.count;
+    if (!chain.count && page.carved < kCapacityOfClass.of[page.size_class]) chain = carve(page);
   }
   set_handed_out(page, handed_out + chain.count, kQuiet);
   return chain;
@@ -103,7 +108,11 @@ Page* new_page(Heap& heap, unsigned id) {
   const unsigned slices = page_slices(id);
   Slice first = slices == 1 ? take_kept_slice(heap) : 0;
   if (!first) {
-    const Span span = acquire_span(slices);
+    Span span = acquire_span(slices);
+    if (!span.first && heap.kept.first) {
+      release_kept(heap);
+      span = acquire_span(slices);
+    }
     if (!span.first) return nullptr;
     first = span.first;
     // A class that filled many pages will fill this one too, as far as small blocks go: they leave no gaps.
@@ -151,6 +160,7 @@ void mark_kept(Heap& heap, unsigned id, bool kept) {
 }
 
 Page* next_page(Heap& heap, unsigned id) {
+  if (heap.visits++ % kVisitsOfAClock == 0) note_time(heap);
   ClassPages& pages_of_class = heap.classes[id];
   if (pages_of_class.partial) {
     Page& page = *page_at(pages_of_class.partial);
@@ -172,6 +182,7 @@ void link_page(Heap& heap, Page& page) {
 }
 
 void unlink_page(Heap& heap, Page& page) {
+  if (heap.to_look_at == slice_of(&page)) heap.to_look_at = page.heap_next;
   if (page.heap_next) page_at(page.heap_next)->heap_previous = page.heap_previous;
   if (page.heap_previous) {
     page_at(page.heap_previous)->heap_next = page.heap_next;
@@ -225,6 +236,7 @@ void settle(Heap& heap, Page& page) {
 }
 
 void settle_empty(Heap& heap, Page& page) {
+  forget_purged(page);
   if (page.next != kAsleep) remove_partial(heap, page);
   if (heap.classes[page.size_class].partial) {
     retire(heap, page);
@@ -236,9 +248,10 @@ void settle_empty(Heap& heap, Page& page) {
 
 void settle(Heap& heap, Page& page, unsigned handed_out) {
   const bool asleep = page.next == kAsleep;
-  if (asleep && handed_out == kCapacityOfClass.of[page.size_class]) return put_to_sleep(page, handed_out);
-  set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
-  if (handed_out == 0) return settle_empty(heap, page);
+  const unsigned not_free = handed_out - count_purged(page);
+  if (asleep && not_free == kCapacityOfClass.of[page.size_class]) return put_to_sleep(page, handed_out);
+  set_handed_out(page, handed_out, static_cast<std::uint16_t>(not_free));
+  if (not_free == 0 && heap.purging != slice_of(&page)) return settle_empty(heap, page);
   if (asleep) enqueue(heap, page);
 }
 
@@ -263,7 +276,7 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
   while (true) {
     if (own.current) {
       Page& page = *page_at(own.current);
-      if (const Chain chain = take_all(page); chain.count) {
+      if (const Chain chain = take_all(heap, page); chain.count) {
         own.handed_out += chain.count;
         if (chain.is_new) own.handed_out_when_new = own.handed_out;
         sample_due = deal(heap, id, chain);

@@ -37,6 +37,7 @@ inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<st
 // --- Slices and pages
 constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
+constexpr std::size_t kSlicesMax = std::size_t{1} << 29;  // 32 TiB, the longest window
 constexpr std::size_t kFewBlocksAbove = 4096;
 
 // A page holds blocks of one class. Medium blocks are larger than the table of classes reaches. Their pages have up to

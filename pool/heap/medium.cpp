@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/samples_in_place.hpp"
@@ -58,15 +59,21 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
     settle_medium(heap, *page);
     return true;
   }
-  const auto there = static_cast<unsigned>(std::popcount(page->free_bits));
+  const std::uint64_t can_be_fetched = resident_first(heap, *page);
+  if (!can_be_fetched) {
+    settle_medium(heap, *page);
+    return false;
+  }
+  const auto there = static_cast<unsigned>(std::popcount(can_be_fetched));
   unsigned uncharged = first_is_sample ? 1 : 0;
   const unsigned charged = charge(heap, medium, std::min<unsigned>(there, kMedium.of[medium].step) - uncharged);
   // A nested malloc may have used up the distance to the next sample: the first block is handed out all the same.
   if (!charged) uncharged = 1;
   heap.classes[id].handed_out += uncharged;
   const unsigned count = uncharged + charged;
-  std::uint64_t fetched = lowest(page->free_bits, count);
+  std::uint64_t fetched = lowest(can_be_fetched, count);
   page->free_bits &= ~fetched;
+  restore_medium(*page, fetched);
   if (page->free_bits) enqueue(heap, *page);
   constexpr std::uint64_t kBlocks = bit_of(kFetchedShift) - 1;
   const unsigned ever = fetched_ever(*page);
@@ -147,7 +154,7 @@ void format_medium(Page& page) {
 }
 
 void settle_medium(Heap& heap, Page& page) {
-  if (page.free_bits == medium_class(page).all) return settle_empty(heap, page);
+  if (page.free_bits == medium_class(page).all && heap.purging != slice_of(&page)) return settle_empty(heap, page);
   const auto free_blocks = static_cast<unsigned>(std::popcount(page.free_bits));
   if (page.next == kAsleep && free_blocks >= medium_class(page).awake) enqueue(heap, page);
 }

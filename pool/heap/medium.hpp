@@ -11,6 +11,7 @@
 //
 //   allocate_quickly      small blocks from the list, medium ones from the
 //                         array; else null                                   -> allocate_slowly (blocks.cpp)
+//   keeps_place           reallocate in place; else false                    -> reallocate (blocks.cpp)
 //   free_medium_quickly   a block of the thread's own page that is
 //                         live and has no site; else false                   -> deallocate (blocks.cpp)
 #pragma once
@@ -81,6 +82,25 @@ void make_room(Page& page, unsigned number, void* block);
   if (!add_waiting(*page, medium, static_cast<unsigned>(number), memory)) [[unlikely]]
     make_room(*page, static_cast<unsigned>(number), memory);
   return true;
+}
+
+// Whether a block keeps its place when it gets so many bytes, as far as that is easily seen: a live one of a page of
+// small or medium blocks, without a site. False: ask reallocate().
+[[gnu::always_inline]] inline bool keeps_place(const void* memory, std::size_t bytes) {
+  if (!is_described(slice_number(memory))) return false;
+  const auto [page, offset] = spot_of(memory);
+  const PageState state = page->state;
+  if (state != PageState::small && state != PageState::medium) return false;
+  const std::size_t usable = kBytesOfClass.of[page->size_class];
+  if (bytes > usable || bytes < usable / 2 || !bytes) return false;
+  if (state == PageState::small)
+    return static_cast<std::uint32_t>(offset) * page->inverse < page->start_bound &&
+           static_cast<const Block*>(memory)->mark != the_pool.window.free_mark;
+  const MediumClasses::One& own = kMedium.of[page->size_class - kFirstMedium];
+  const std::uint64_t number = std::uint64_t{offset} * own.inverse >> 32;
+  const std::uint64_t others =
+      page->remote.load(std::memory_order_relaxed) | page->sited.load(std::memory_order_relaxed);
+  return number * own.bytes == offset && (page->live & ~others) >> number & 1;
 }
 
 // --- medium.cpp

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/heap/medium.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
 
@@ -69,6 +70,7 @@ class ModelThread {
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       if (i % 500 == 0) wanted_ = 20 + random_() % 600;
+      if (random_() % 1000 == 0) trim(0);
       const unsigned draw = random_() % 100;
       if (draw < 12) {
         const Held got = exchange_.swap(pick(), random_);
@@ -127,7 +129,7 @@ class ModelThread {
     Held one = pick();
     if (!one.block) return;
     const std::size_t bytes = random_() % 3 ? random_size(random_) : one.bytes + random_() % 5000;
-    void* const resized = reallocate(one.block, bytes);
+    void* const resized = keeps_place(one.block, bytes) ? one.block : reallocate(one.block, bytes);
     ASSERT_TRUE(resized);
     ASSERT_TRUE(test::is_filled(resized, one.bytes, one.tag, std::min(one.bytes, bytes))) << one.bytes;
     one.block = resized;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -82,8 +83,8 @@ __attribute__((no_sanitize("thread"))) bool Picture::read(const Location& locati
   } else if (entry.state == PageState::medium) {
     block.live = live_bits(page) >> location.index & 1;
   } else {
-    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) !=
-                 the_pool.window.free_mark;
+    block.live = !is_purged(page, location.index) && __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark,
+                                                                     __ATOMIC_RELAXED) != the_pool.window.free_mark;
   }
   return true;
 }

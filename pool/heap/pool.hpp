@@ -126,6 +126,20 @@ struct alignas(kCacheLine) CountedAtFork {
   std::uint64_t moves, inherited_blocks, temporary;
 };
 
+// --- What went back to the system inside pages of blocks (purge.cpp)
+// Of a page, at the place of its first slice.
+struct PageNotes {
+  Relaxed<std::uint64_t> purged;  // a bit for each piece
+  std::uint64_t seen;             // the blocks handed out when the owner last looked
+};
+constexpr unsigned kNotesTogether = 1 << 14;
+struct alignas(kCacheLine) Purges {
+  std::atomic<std::uint64_t> pieces;   // that are purged now
+  std::atomic<std::uint64_t> idle_ns;  // unused for so long, memory goes back; 0: never
+  std::atomic<std::uint32_t> trims;
+  std::atomic<PageNotes*> notes[kSlicesMax / kNotesTogether];  // made when they are first wanted
+};
+
 // --- Heaps of all threads (threads.cpp)
 struct alignas(kCacheLine) ThreadHeaps {
   Lock lock;  // guards the orphanage, parked and unused heaps; taken before the region's lock
@@ -135,6 +149,7 @@ struct alignas(kCacheLine) ThreadHeaps {
 
   // Threads read these without the lock.
   alignas(kCacheLine) std::atomic<unsigned> parked_count;
+  std::atomic<std::uint32_t> parked_pages;
   std::atomic<unsigned> made;  // besides the orphanage
   std::atomic<bool> reclaim_is_due;
   std::atomic<bool> key_made;
@@ -151,6 +166,7 @@ struct HostPool {
   Counts counts;
   CountedAtFork counted_at_fork;
   Shard shards[kShards];
+  Purges purges;
   ThreadHeaps threads;
 };
 

@@ -33,10 +33,14 @@ void unlink(Page* span) {
   span->state = PageState::none;
 }
 
-// The unit of Page::dirty_since, when a dirty span last grew.
+// The unit of Page::dirty_since: when most of a dirty span became free.
 constexpr std::uint64_t kStampNs = 16'777'216;
 
-void link(Slice first, std::uint32_t slices, Sort sort) {
+std::uint32_t stamp_of_now() {
+  return region.idle_limit_ns ? static_cast<std::uint32_t>(region_system.now_ns() / kStampNs) : 0;
+}
+
+void link(Slice first, std::uint32_t slices, Sort sort, std::uint32_t since) {
   Page* const span = page_at(first);
   Page* const last = page_at(first + slices - 1);
   last->state = PageState::free_end;
@@ -45,8 +49,7 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   span->state = PageState::free;
   span->slices = slices;
   span->sort = sort;
-  if (sort == kDirty && region.idle_limit_ns)
-    span->dirty_since = static_cast<std::uint32_t>(region_system.now_ns() / kStampNs);
+  span->dirty_since = since;
   Bins& own = region.bins[sort];
   const unsigned bin = bin_of(slices);
   push_page(own.first[bin], *span);
@@ -57,21 +60,26 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
 // Adds free slices, one with their neighbours of the same sort.
 void add_free(Slice first, std::uint32_t slices, Sort sort) {
   if (!slices) return;
+  std::uint32_t most = slices, since = sort == kDirty ? stamp_of_now() : 0;
+  const auto join = [&](Page* neighbour) {
+    if (neighbour->slices > most) {
+      most = neighbour->slices;
+      since = neighbour->dirty_since;
+    }
+    slices += neighbour->slices;
+    unlink(neighbour);
+  };
   Page* before = page_at(first - 1);
   if (before->state == PageState::free_end) before -= before->to_first;
   if (before->state == PageState::free && sort_of(before) == sort) {
     first -= before->slices;
-    slices += before->slices;
-    unlink(before);
+    join(before);
   }
   if (first + slices < region.window_top) {
     Page* const after = page_at(first + slices);
-    if (after->state == PageState::free && sort_of(after) == sort) {
-      slices += after->slices;
-      unlink(after);
-    }
+    if (after->state == PageState::free && sort_of(after) == sort) join(after);
   }
-  link(first, slices, sort);
+  link(first, slices, sort, since);
 }
 
 // The smallest free span of at least `slices`, or null. Only some spans of a bin that has smaller ones too are checked.
@@ -136,12 +144,13 @@ Span carve(const Fit& fit, std::uint32_t slices) {
   for (Slice at = fit.run, span_end; at < end; at = span_end) {
     Page* const span = page_at(at);
     const Sort sort = sort_of(span);
+    const std::uint32_t since = span->dirty_since;
     span_end = at + span->slices;
     if (span_end <= fit.first) continue;
     const Slice from = std::max(at, fit.first), to = std::min(span_end, end);
     unlink(span);
-    if (from > at) link(at, from - at, sort);
-    if (span_end > to) link(to, span_end - to, sort);
+    if (from > at) link(at, from - at, sort, since);
+    if (span_end > to) link(to, span_end - to, sort, since);
     if (sort == kClean) continue;
     if (!taken.dirty_slices) taken.dirty_first = from;
     taken.dirty_slices = to - taken.dirty_first;
@@ -342,9 +351,10 @@ bool give_back_some(std::uint64_t wanted) {
   const Slice first = slice_of(&span);
   const std::uint32_t kept = span.slices - given;
   if (kept) {
+    const std::uint32_t since = span.dirty_since;
     unlink(&span);
-    link(first, kept, kDirty);
-    link(first + kept, given, kDirty);
+    link(first, kept, kDirty, since);
+    link(first + kept, given, kDirty, since);
   }
   give_back(*page_at(first + kept));
   return true;
@@ -456,13 +466,19 @@ void note_fresh(std::uint64_t slices) {
 }
 
 // When memory comes back: the program may soon want as much again.
-std::uint64_t dirty_max_when_releasing() {
-  const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(64 * kMiB), in_use / 2);
+std::uint64_t dirty_max_when_releasing(std::uint64_t little = 64 * kMiB) {
+  const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(little), in_use / 2);
   if (!region.regretted.most()) return usual;
   region.regretted.begin_period(region_system.now_ns(), 0);
   const std::uint64_t peak = recent_peak(in_use), idle_at_peak = peak - std::min(peak, in_use);
   return std::max(usual,
                   std::min(usual + region.regretted.most(), idle_at_peak));  // a part of what was wanted had stayed
+}
+
+void keep_what_may_be_wanted(std::uint64_t slices) {
+  const std::uint64_t idle = region.free_slices[kDirty];
+  keep_dirty_at_most(std::max(region.dirty_min, slices));
+  if (region.free_slices[kDirty] < idle) note_given_back(idle - region.free_slices[kDirty]);
 }
 
 Span take(const Fit& fit, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
@@ -693,8 +709,7 @@ void take_back_set_aside() {
 
 // The descriptors lie below the memory, so that they grow towards it.
 bool place(std::uint64_t begin, std::uint64_t bytes) {
-  constexpr std::uint64_t kSlicesMax = std::uint64_t{1} << 29;  // 32 TiB
-  const std::uint64_t slices = kWindowBegin + std::min(slices_in(bytes), kSlicesMax);
+  const std::uint64_t slices = std::min(kWindowBegin + slices_in(bytes), std::uint64_t{kSlicesMax});
   const std::uintptr_t base = begin - kWindowBegin * kSliceBytes;
   auto* const descriptors = reinterpret_cast<Page*>((base - slices * sizeof(Page)) & ~(kSliceBytes - 1));
   if (!region_system.describe(descriptors, kDescribedAtOnce * sizeof(Page))) return false;
@@ -727,6 +742,8 @@ void do_chosen_work_slowly() {
     if (!end_work_unlocked(*span, do_work(*span))) break;
   errno = saved_errno;
 }
+
+bool memory_is_tight() { return region.memory_is_tight.load(std::memory_order_relaxed); }
 
 bool there_is_chosen_work() { return region.work_is_left.load(std::memory_order_relaxed); }
 
@@ -793,10 +810,13 @@ void release_span(Slice first, std::uint32_t slices) {
   take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
-  const std::uint64_t idle = region.free_slices[kDirty];
-  keep_dirty_at_most(std::max(region.dirty_min, dirty_max_when_releasing()));
-  if (region.free_slices[kDirty] < idle) note_given_back(idle - region.free_slices[kDirty]);
+  keep_what_may_be_wanted(dirty_max_when_releasing());
   give_addresses_back();
+}
+
+void release_ended() {
+  const LockedUnlessForking hold(region.lock);
+  if (hold) keep_what_may_be_wanted(dirty_max_when_releasing(32 * kMiB));
 }
 
 void end_regrets() {
@@ -806,6 +826,11 @@ void end_regrets() {
   if (!hold || region.regrets_end_ns.load(std::memory_order_relaxed) != end_ns) return;
   region.regrets_end_ns.store(0, std::memory_order_relaxed);
   keep_dirty_at_most(std::max(region.dirty_min, dirty_max_when_releasing()));
+}
+
+void look_for_idle() {
+  const LockedUnlessForking hold(region.lock);
+  if (hold) give_back_idle();
 }
 
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
@@ -937,6 +962,7 @@ void restart_region_figures() {
 [[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {
   Locked hold(region.lock);
   region.idle_limit_ns = idle_ns;
+  the_pool.purges.idle_ns.store(idle_ns, std::memory_order_relaxed);
 }
 
 std::uint64_t trim_region(std::uint64_t keep_bytes) {

@@ -49,6 +49,8 @@ enum class Prefer { dirty, clean, dirty_only };
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty,
                   std::uint32_t replaced = 0);
 void release_span(Slice first, std::uint32_t slices);
+// A thread has ended and released much: less is kept than of a thread that goes on.
+void release_ended();
 // Memory that is kept because a program wanted it again goes back when that is long ago. To be called now and then,
 // also where no spans are taken or released.
 void end_regrets();
@@ -77,8 +79,10 @@ RegionFigures region_figures();
 // In a forked child: its calls are counted from here on.
 void restart_region_figures();
 
-// Dirty spans that were not used for so long go back, looked for whenever spans are taken or released; 0: never.
+// Memory that was not used for so long goes back, 0: never. Dirty spans are looked for whenever spans are taken or
+// released, and by look_for_idle(); pages of blocks: purge.hpp.
 void give_back_after(std::uint64_t idle_ns);
+void look_for_idle();
 
 // Keeps `count` spans of so many slices more as dirty memory, until memory runs out or trim_region() takes it: made
 // resident here, and not in use. How many.
@@ -121,6 +125,9 @@ __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const
   const bool is_long = state == PageState::free || state == PageState::large || state == PageState::absent;
   return is_long ? std::clamp(slices, 1u, end - slice_of(&page)) : 1;
 }
+
+// The process has a limit of its memory, and a good part of that is in use.
+bool memory_is_tight();
 
 // First slice of the window and the one behind the last that is mapped.
 Slice region_begin();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "pool/base/small_math.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 
 namespace cistern::host_pool {
@@ -65,6 +66,7 @@ void note_sample(Heap& heap) {
   if (the_pool.samples.policy.paced) keep_pace(heap.pace);
   begin_distance(heap);
   end_regrets();
+  note_time(heap);
 }
 
 void look_at_pace(Heap& heap) {

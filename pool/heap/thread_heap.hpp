@@ -15,6 +15,8 @@
 // heap apart: its pages go to the orphanage, heap 0, guarded by a lock, and are adopted class by class before new
 // memory is taken (threads.cpp).
 #pragma once
+#include <iterator>
+
 #include "pool/heap/layout.hpp"
 
 namespace cistern::host_pool {
@@ -48,6 +50,28 @@ struct WaitingBlock {
   std::uintptr_t place;  // its page's descriptor, plus its number there
 };
 constexpr unsigned kWaitingMax = 64;
+
+// Blocks that moved when they grew by little, the last ones: complements of their addresses. One may be another block
+// by now.
+class GrownBlocks {
+ public:
+  void add(const void* block) { place(block) = ~address_of(block); }
+  bool has(const void* block) { return place(block) == ~address_of(block); }
+
+ private:
+  std::uintptr_t& place(const void* block) {
+    const std::uintptr_t address = address_of(block);
+    return places_[(address / kGranule ^ address >> kSliceShift) % std::size(places_)];
+  }
+  std::uintptr_t places_[16] = {};
+};
+
+// See kept_span.hpp.
+struct KeptSpan {
+  Slice first = 0;  // 0: none
+  std::uint32_t slices = 0;
+};
+constexpr std::uint32_t kKeptSlicesMax = 16;  // 1 MiB
 
 // Blocks of one page that this thread freed and whose owner does not know it yet.
 struct RemoteBatch {
@@ -95,8 +119,19 @@ struct Heap : HeapLists {
   SamplePace pace;
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
-  std::uint64_t moves = 0;      // blocks moved by reallocate, ever
+  std::uint64_t moves = 0;  // blocks moved by reallocate, ever
+  GrownBlocks grown;
+  KeptSpan kept;
+  std::uint32_t last_freed_slices = 0;
   Heap* next_unused = nullptr;  // or the next heap that was started late
+  // purge.hpp
+  std::uint64_t next_look_ns = 0;
+  std::uint32_t visits = 0;  // to pages for blocks
+  bool look_is_due = false;
+  bool look_at_all = false;      // the look that goes on is for what is in use too
+  std::uint32_t trims_seen = 0;  // of other threads
+  Slice to_look_at = 0;          // the page at which a look goes on; 0: none goes on
+  Slice purging = 0;             // the page whose pieces the system is asked to take
   ClassPages classes[kClasses];
   RemoteBatch batches[kBatches];
   // Not written when a heap is made: most of it never holds anything, and the memory is zero already.

@@ -15,7 +15,9 @@
 
 #include "pool/base/own_mapping.hpp"
 #include "pool/heap/heap_account.hpp"
+#include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -23,6 +25,9 @@ namespace cistern::host_pool {
 namespace {
 
 constexpr unsigned kParkedMax = 16;
+// The most that parked heaps keep together. Beyond it a heap is parked without its free pages: other threads may need
+// them sooner.
+constexpr std::uint32_t kParkedPagesMax = 256;
 
 constexpr ThreadHeaps& threads = the_pool.threads;
 constexpr Heap& orphanage = threads.orphanage;
@@ -73,6 +78,9 @@ void park(Heap& heap) {
   heap.next_unused = threads.parked;
   threads.parked = &heap;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  threads.parked_pages.store(
+      threads.parked_pages.load(std::memory_order_relaxed) + heap.page_count.load(std::memory_order_relaxed),
+      std::memory_order_relaxed);
 }
 
 Heap* unpark() {
@@ -80,6 +88,9 @@ Heap* unpark() {
   if (!heap) return nullptr;
   threads.parked = heap->next_unused;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  threads.parked_pages.store(
+      threads.parked_pages.load(std::memory_order_relaxed) - heap->page_count.load(std::memory_order_relaxed),
+      std::memory_order_relaxed);
   return heap;
 }
 
@@ -126,6 +137,8 @@ void tidy_orphanage() {
 void make_unused(Heap& heap) {
   heap.in_use = heap.forked_away = false;
   heap.owner = 0;
+  heap.look_is_due = false;
+  heap.to_look_at = heap.purging = 0;
   heap.next_unused = threads.unused;
   threads.unused = &heap;
 }
@@ -153,12 +166,13 @@ class FreeBlocks {
       const unsigned number = number_of_block(page_, chain);
       if (number == kNoBlock || seen_[number]) break;
       seen_.set(number);
-      Block* const next = chain->next;
-      chain->next = first_;
-      first_ = chain;
-      if (!last_) last_ = chain;
+      Block* const block = chain;
+      chain = block->next;
+      if (is_purged(page_, number)) continue;  // the thread was taking it out of the list
+      block->next = first_;
+      first_ = block;
+      if (!last_) last_ = block;
       ++added;
-      chain = next;
     }
     count_ += added;
     return added;
@@ -209,6 +223,7 @@ void reclaim(Heap& heap) {
     live += static_cast<int>(handed_out) - static_cast<int>(std::min<unsigned>(page.handed_out(), page.carved));
     settle(orphanage, page, handed_out);
   }
+  release_kept(heap);
   heap.pages = 0;
   heap.page_count.store(0, std::memory_order_relaxed);
   for (Block*& list : heap.lists) list = nullptr;
@@ -306,6 +321,7 @@ Heap* start_heap() {
     if (!heap) return nullptr;
     heap->in_use = true;
     if (heap->owner != this_thread()) set_owner(*heap, this_thread());
+    heap->trims_seen = the_pool.purges.trims.load(std::memory_order_relaxed);  // a trim leaves no parked heap
     if (thread_has_ended) {
       heap->next_unused = threads.late;
       threads.late = heap;
@@ -324,7 +340,13 @@ void end_heap() {
   thread_lists = const_cast<HeapLists*>(&kNoLists);
   flush_batches(*heap);
   read_inbox(*heap);
+  const bool has_many =
+      threads.parked_pages.load(std::memory_order_relaxed) + heap->page_count.load(std::memory_order_relaxed) >
+      kParkedPagesMax;
+  if (has_many) put_back_lists(*heap);
+  release_kept(*heap);
   retire_kept_pages(*heap);
+  if (has_many) release_ended();
   {
     Locked hold(threads.lock);
     park(*heap);
@@ -352,18 +374,47 @@ Page* adopt(Heap& heap, unsigned id) {
   return &page;
 }
 
+namespace {
+
+// All pages that ended threads left, in a heap that no thread has; null: there are none, or no memory for the heap. A
+// thread that frees one of their blocks sends it to the heap's inbox.
+Heap* take_orphans() {
+  const Locked hold(threads.lock);
+  while (Heap* const parked = unpark()) dissolve(*parked);
+  tidy_orphanage();
+  Heap* const keeper = orphanage.pages ? new_heap() : nullptr;
+  if (!keeper) return nullptr;
+  keeper->in_use = true;
+  while (orphanage.pages) {
+    Page& page = *page_at(orphanage.pages);
+    if (page.next != kAsleep) remove_partial(orphanage, page);
+    move_page(orphanage, *keeper, page);
+    settle(*keeper, page);
+  }
+  return keeper;
+}
+
+std::uint64_t purge_orphans() {
+  Heap* const keeper = take_orphans();
+  if (!keeper) return 0;
+  const std::uint64_t bytes = purge(*keeper);
+  const Locked hold(threads.lock);
+  if (!keeper->forked_away) dissolve(*keeper);  // in a child, it is reclaimed like those of other threads
+  return bytes;
+}
+
+}  // namespace
+
 unsigned long trim(unsigned long keep_bytes) {
+  std::uint64_t bytes = 0;
   if (Heap* const heap = this_heap()) {
     flush_batches(*heap);
-    read_inbox(*heap);
-    put_back_waiting(*heap);  // a page with one of these cannot go
-    retire_kept_pages(*heap);
+    bytes += purge(*heap);
   }
-  {
-    Locked hold(threads.lock);
-    tidy_orphanage();
-  }
-  return trim_region(keep_bytes);
+  bytes += purge_orphans();
+  const std::uint32_t trims = the_pool.purges.trims.fetch_add(1, std::memory_order_relaxed);
+  if (Heap* const heap = this_heap()) heap->trims_seen = trims + 1;
+  return bytes + trim_region(keep_bytes);
 }
 
 void threads_before_fork() {

@@ -3,6 +3,7 @@
 
 #include "cistern/cistern.h"
 #include "pool/heap/account.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/threads.hpp"
@@ -65,8 +66,10 @@ std::optional<FragmentationFigures> fragmentation(std::optional<double> requeste
   if (!pool_serves() || counting_is_off()) return std::nullopt;
   const host_pool::RegionFigures region = host_pool::region_figures();
   const host_pool::Account account = host_pool::account();
-  const std::uint64_t live = account.live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
-  if (!reserved || reserved < live) return std::nullopt;
+  const std::uint64_t live = account.live_bytes(), purged = host_pool::purged_bytes(),
+                      in_pages = region.in_use_bytes + region.dirty_bytes;
+  if (!in_pages || in_pages < live + purged) return std::nullopt;
+  const std::uint64_t reserved = in_pages - purged;
   FragmentationFigures figures{"host", reserved, live, std::nullopt, reserved - live, 0};
   if (requested_ratio)
     figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));

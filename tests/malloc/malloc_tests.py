@@ -239,6 +239,33 @@ class LargeBlocks(PoolTest):
                                     sum(one[figure] for one in plain) * most + own * len(seeds), figure)
 
 
+class Trims(PoolTest):
+    """One block in a hundred survives a burst of 400 MiB: pages without a survivor go back."""
+
+    def left_kib(self, way, **settings):
+        done = self.shimmed(self.program("trimmed"), way, environment=settings)
+        self.assertEqual((done.err, done.status), ("", 0))
+        peak, left = map(int, done.out.split())
+        self.assertGreater(peak, 380_000)
+        return left
+
+    def plain_kib(self, way):
+        return int(self.plain(self.program("trimmed"), way).out.split()[1])
+
+    def test_malloc_trim(self):
+        self.assertLess(self.left_kib("trim"), 1.2 * self.plain_kib("trim") + 4000)
+
+    def test_one_threads_trim_reaches_the_others(self):
+        self.assertLess(self.left_kib("other"), 1.2 * self.plain_kib("trim") + 8000)
+
+    def test_what_is_quiet_goes_back_by_itself(self):
+        self.assertLess(self.left_kib("quiet", CISTERN_TRIM_INTERVAL="1s"), 50_000)
+        self.assertGreater(self.left_kib("quiet", CISTERN_TRIM_INTERVAL="0"), 100_000)
+
+    def test_what_ended_threads_freed(self):
+        self.assertLess(self.left_kib("threads"), 50_000)
+
+
 class SmallStacks(PoolTest):
     """malloc is called on coroutines and in handlers of signals with 4 KiB: no way through it takes more than 3."""
 

@@ -199,18 +199,20 @@ void* hook_calloc(size_t count, size_t bytes) {
   return pass_on(total, native().calloc, count, bytes);
 }
 
-void* hook_realloc(void* block, size_t bytes) {
+namespace {
+
+[[gnu::noinline]] void* realloc_slowly(void* block, size_t bytes, const void* caller) {
   if (!block) return hook_malloc(bytes);
   const std::size_t usable = host_pool::usable_bytes(block);
   if (!usable && passes_by()) return native().realloc(block, bytes);
   InsideSlowPath inside;
   if (!usable) {
     if (!pooled() || is_native(block)) return native_realloc(block, bytes);
-    report_misuse("realloc", block, __builtin_return_address(0));
+    report_misuse("realloc", block, caller);
     return nullptr;
   }
   if (!host_pool::is_live(block)) {
-    report_misuse("realloc", block, __builtin_return_address(0));
+    report_misuse("realloc", block, caller);
     return nullptr;
   }
   if (bytes == 0) {
@@ -229,6 +231,13 @@ void* hook_realloc(void* block, size_t bytes) {
   memcpy(elsewhere, block, usable < bytes ? usable : bytes);
   hook_free(block);
   return elsewhere;
+}
+
+}  // namespace
+
+void* hook_realloc(void* block, size_t bytes) {
+  if (block && host_pool::keeps_place(block, bytes)) return block;
+  return realloc_slowly(block, bytes, __builtin_return_address(0));
 }
 
 namespace {
@@ -360,7 +369,8 @@ void prepare_pool() {
     host_pool::look_at_limits();
     host_pool::prepare_thread_ends();
     start_sites();
-    host_pool::give_back_after(options().trim_interval);
+    constexpr std::uint64_t kLongestNs = 10'000'000'000;  // free memory of the host's is no one else's while it is kept
+    host_pool::give_back_after(std::min(options().trim_interval, kLongestNs));
   } else {
     host_pool::end_heap();
   }
