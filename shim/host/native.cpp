@@ -9,7 +9,6 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/host/owner.hpp"
-#include "shim/process/find_object.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace cistern::host {
@@ -106,27 +105,14 @@ void find_operators() {
 
 }  // namespace
 
-namespace {
-
-// At a fork the C library's malloc takes its locks only if it was begun before, and lets them go if it is begun by
-// then. Threads that need memory meanwhile may be the first that come to it (pool/base/lock.hpp), and then locks would
-// be let go that nobody took. A setting that does not exist begins it and changes nothing.
-void begin_c_library_malloc() {
-  static constinit std::atomic<bool> begun{false};
-  if (!native_is_c_library() || begun.exchange(true, std::memory_order_relaxed)) return;
-  native().mallopt(0, 0);
-}
-
-}  // namespace
-
+// The C library's malloc begins at its first call, and expects that to come before a second thread is there. Without us
+// it does: whoever starts one allocates. Also, at a fork it takes its locks only if it was begun before. A setting that
+// does not exist begins it and changes nothing.
 void prepare_native() {
-  if (!c_library_finds_objects()) begin_c_library_malloc();
+  if (native_is_c_library()) native().mallopt(0, 0);
 }
 
-void native_before_fork() {
-  begin_c_library_malloc();
-  publish_lock.lock_for_fork();
-}
+void native_before_fork() { publish_lock.lock_for_fork(); }
 void native_after_fork() { publish_lock.unlock_after_fork(); }
 
 Owner native_owner() {

@@ -30,8 +30,7 @@ struct Native {
 #include "shim/symbols/host.def"
 };
 
-// Old C libraries take the loader's big lock to begin their malloc. Within a fork, whose list of handlers they keep
-// locked, that would wait for a dlclose that waits for this list: so it is begun at once.
+// At the start, before there is a second thread: the C library's malloc is begun.
 void prepare_native();
 void native_before_fork();
 void native_after_fork();

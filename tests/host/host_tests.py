@@ -157,7 +157,15 @@ class Counting(HostTest):
             self.assertLess(many["live_bytes"] - few["live_bytes"], 150 * 1000 * threads)
             # What moves counts where it was and where it is; valloc gives a system page.
             a_round = 2 * 16 + 32 + 64 + 3 * 112 + 2 * 128 + 3072 + 4096
-            self.assertEqual(many["allocated_bytes"] - few["allocated_bytes"], a_round * 1000 * threads)
+            # The first ones of a thread, as far as a system page, are of larger sizes.
+            self.assertAlmostEqual(many["allocated_bytes"] - few["allocated_bytes"], a_round * 1000 * threads,
+                                   delta=4096 * threads)
+
+    def test_threads_are_the_first_to_call_the_c_librarys_malloc(self):
+        """About one run in twelve crashed."""
+        ends = [self.shimmed(self.program("first_calls"), environment={"CISTERN_REPORT": "none"}).status
+                for _ in range(100)]
+        self.assertEqual(ends, [0] * 100)
 
     def test_live_blocks_are_births_less_deaths(self):
         host = self.host(self.program("counts"), 100, 4)
