@@ -35,14 +35,6 @@ static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) =
 // A heap begins with few sizes: a class serves the smaller ones of its group too, until it needs a second system page.
 // So a thread that makes some blocks of each size touches a third of the pages.
 constexpr unsigned class_of_group(unsigned id) { return id < 4 ? id : id < 8 ? id | 1 : id | 3; }
-// The smallest request that a block of the class may serve.
-constexpr std::size_t least_bytes(unsigned id) {
-  unsigned first = id;
-  while (first && class_bytes(id) <= kDirectMax && class_of_group(first - 1) == id) --first;
-  return first ? class_bytes(first - 1) + 1 : 1;
-}
-static_assert(least_bytes(0) == 1 && least_bytes(class_of(160)) == 145 && least_bytes(class_of(192)) == 129);
-static_assert(least_bytes(class_of(1152)) == 1025 && least_bytes(class_of(1280)) == 1153);
 
 inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
 

@@ -215,7 +215,8 @@ bool Judge::leads_to_begin(const PictureBlock& block, std::uintptr_t word) const
   // Whether the program may have asked for so much.
   const auto fits = [&](std::uint64_t bytes) {
     if (block.requested_bytes) return bytes == block.requested_bytes;
-    return bytes <= block.bytes && bytes >= host_pool::least_bytes(host_pool::class_of(block.bytes));
+    const unsigned id = host_pool::class_of(block.bytes);
+    return bytes <= block.bytes && bytes > (id ? host_pool::class_bytes(id - 1) : 0);
   };
   if (block.bytes < 2 * kWord) return false;
   if (offset == kWord) {
