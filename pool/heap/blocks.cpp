@@ -265,14 +265,10 @@ void* allocate(std::size_t bytes) {
 
 // Where every block has a site, none is filled to its end: a pointer just behind what the program has, such as the end
 // of a std::vector, leads to no other block (stats/leaks/).
-unsigned class_for(std::size_t bytes) {  // bytes <= kSmallMax
-  if (samples_every_block()) return class_of(bytes + (bytes < kSmallMax));
-  const Heap* const heap = this_heap();
-  return heap && bytes <= kDirectMax ? heap->class_of_bytes[bytes] : class_of(bytes);
-}
-
 void* allocate_slowly(std::size_t bytes) {
-  void* const block = bytes > kSmallMax ? memory_of(allocate_large(bytes)) : allocate_small(bytes, class_for(bytes));
+  void* const block = bytes > kSmallMax
+                          ? memory_of(allocate_large(bytes))
+                          : allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
   do_chosen_work();
   purge_if_due();
   return block;

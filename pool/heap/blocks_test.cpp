@@ -490,11 +490,11 @@ TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
 // --- Growing by little
 TEST(HostBlocksTest, ABlockThatGrowsByLittleAgainGetsRoom) {
   in_new_thread([] {
-    void* block = get(1152);
-    block = reallocate(block, 1153);
-    EXPECT_EQ(usable_bytes(block), 1280u);  // once: no room
-    block = reallocate(block, 1281);
-    EXPECT_EQ(usable_bytes(block), 1664u);
+    void* block = get(112);
+    block = reallocate(block, 113);
+    EXPECT_EQ(usable_bytes(block), 128u);  // once: no room
+    block = reallocate(block, 129);
+    EXPECT_EQ(usable_bytes(block), 160u);
     EXPECT_EQ(put(block), Freed::yes);
     block = get(1000);
     for (const std::size_t bytes : {1200, 1500, 1900}) {  // one that grows by much gets none

@@ -266,15 +266,6 @@ void page_ripe(Page* page) {
   do_chosen_work();
 }
 
-// Whether the class still serves the smaller sizes of its group.
-bool serves_group(const Heap& heap, unsigned id) { return id && heap.class_of_bytes[class_bytes(id - 1)] == id; }
-
-// Each class of the group serves its own sizes from now on.
-void divide_group(Heap& heap, unsigned id) {
-  for (std::size_t bytes = class_bytes(id); heap.class_of_bytes[bytes] == id; --bytes)
-    heap.class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of(bytes));
-}
-
 bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
   ClassPages& own = heap.classes[id];
   sample_due = 0;
@@ -287,10 +278,7 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
       Page& page = *page_at(own.current);
       if (const Chain chain = take_all(heap, page); chain.count) {
         own.handed_out += chain.count;
-        if (chain.is_new) {
-          own.handed_out_when_new = own.handed_out;
-          if (serves_group(heap, id) && page.carved * class_bytes(id) > kCarveBytes) divide_group(heap, id);
-        }
+        if (chain.is_new) own.handed_out_when_new = own.handed_out;
         sample_due = deal(heap, id, chain);
         return true;
       }

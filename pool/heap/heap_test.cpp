@@ -67,15 +67,7 @@ TEST(HostHeapTest, BlocksOfEveryClassAreApartAndKeepTheirContents) {
       std::vector<void*> blocks = get_many(bytes, count);
       for (std::size_t i = 0; i < count; ++i) test::fill(blocks[i], bytes, i);
       for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(test::is_filled(blocks[i], bytes, i)) << bytes;
-      // The first ones may be of the class of the group.
-      Live live = live_since(before);
-      const std::size_t of_group = is_medium(id) ? bytes : class_bytes(class_of_group(id));
-      if (of_group != bytes) {
-        EXPECT_LE((live[of_group] - 1) * static_cast<std::int64_t>(of_group), 4096) << bytes;
-        live[bytes] += live[of_group];
-        live.erase(of_group);
-      }
-      ASSERT_EQ(live, (Live{{bytes, static_cast<std::int64_t>(count)}}));
+      ASSERT_EQ(live_since(before), (Live{{bytes, static_cast<std::int64_t>(count)}}));
       put_all(blocks);
       ASSERT_EQ(live_since(before), Live{}) << bytes;
     }

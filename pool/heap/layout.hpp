@@ -32,10 +32,6 @@ constexpr std::size_t class_bytes(unsigned id) {
 }
 static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) == kSmallMax);
 
-// A heap begins with few sizes: a class serves the smaller ones of its group too, until it needs a second system page.
-// So a thread that makes some blocks of each size touches a third of the pages.
-constexpr unsigned class_of_group(unsigned id) { return id < 4 ? id : id < 8 ? id | 1 : id | 3; }
-
 inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
 
 // --- Slices and pages

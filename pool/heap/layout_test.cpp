@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <set>
-#include <vector>
 
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
@@ -98,45 +96,13 @@ TEST(HostLayoutTest, OneComparisonTellsStartsForEveryCarvedCount) {
   }
 }
 
-// --- Groups of classes
-unsigned class_here(std::size_t bytes) { return this_heap()->class_of_bytes[bytes]; }
-
-// In a thread with a heap that no other thread had: others wait meanwhile with those that are there.
-void in_new_heap(const std::function<void()>& body) {
-  const unsigned first_new = heaps_end();
-  test::in_new_thread([&] {
-    ASSERT_EQ(deallocate(allocate(1)), Freed::yes);
-    this_heap()->id >= first_new ? body() : in_new_heap(body);
-  });
-}
-
-TEST(HostLayoutTest, AHeapBeginsWithOneClassForEachGroup) {
-  in_new_heap([] {
-    std::set<unsigned> classes;
-    for (std::size_t bytes = 0; bytes <= kDirectMax; ++bytes) {
-      ASSERT_EQ(class_here(bytes), class_of_group(class_of(bytes))) << bytes;
-      ASSERT_LE(bytes, class_bytes(class_here(bytes)));
-      classes.insert(class_here(bytes));
-    }
-    EXPECT_EQ(classes.size(), 12u);
-  });
-}
-
-TEST(HostLayoutTest, AGroupIsDividedWhenItNeedsASecondSystemPage) {
-  in_new_heap([] {
-    std::vector<void*> blocks;
-    for (int i = 0; i < 4096 / 192 - 1; ++i) blocks.push_back(allocate(150));
-    for (int i = 0; i < 1000; ++i) ASSERT_EQ(deallocate(allocate(170)), Freed::yes);  // few at a time need no more
-    for (void* block : blocks) EXPECT_EQ(usable_bytes(block), 192u);
-    EXPECT_EQ(class_here(150), class_of(192));
-    for (int i = 0; i < 3; ++i) blocks.push_back(allocate(150));
-    EXPECT_EQ(usable_bytes(blocks.back()), 160u);
-    for (std::size_t bytes = 129; bytes <= 192; ++bytes) EXPECT_EQ(class_here(bytes), class_of(bytes)) << bytes;
-    EXPECT_EQ(class_here(200), class_of(256));  // of another group
-    EXPECT_EQ(class_here(128), class_of(128));
-    EXPECT_EQ(class_here(100), class_of(128));
-    for (void* block : blocks) EXPECT_EQ(deallocate(block), Freed::yes);
-    EXPECT_EQ(test::region_fault(), "");
+TEST(HostLayoutTest, TheFastPathsTableIsTheClasses) {
+  test::in_new_thread([] {
+    void* const block = allocate(1);
+    ASSERT_TRUE(block && this_heap());
+    EXPECT_EQ(deallocate(block), Freed::yes);
+    for (std::size_t bytes = 0; bytes <= kDirectMax; ++bytes)
+      ASSERT_EQ(this_heap()->class_of_bytes[bytes], class_of(bytes)) << bytes;
   });
 }
 

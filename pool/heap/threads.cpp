@@ -47,7 +47,7 @@ Heap* new_heap() {
   heap->id = static_cast<std::uint16_t>(id);
   heap->random = the_pool.window.free_mark * (2 * id + 1);
   for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)
-    heap->class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of_group(class_of(bytes)));
+    heap->class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of(bytes));
   threads.by_id[id].store(heap, std::memory_order_release);
   threads.made.store(id, std::memory_order_release);
   return heap;

@@ -157,9 +157,7 @@ class Counting(HostTest):
             self.assertLess(many["live_bytes"] - few["live_bytes"], 150 * 1000 * threads)
             # What moves counts where it was and where it is; valloc gives a system page.
             a_round = 2 * 16 + 32 + 64 + 3 * 112 + 2 * 128 + 3072 + 4096
-            # The first ones of a thread, as far as a system page, are of larger sizes.
-            self.assertAlmostEqual(many["allocated_bytes"] - few["allocated_bytes"], a_round * 1000 * threads,
-                                   delta=4096 * threads)
+            self.assertEqual(many["allocated_bytes"] - few["allocated_bytes"], a_round * 1000 * threads)
 
     def test_threads_are_the_first_to_call_the_c_librarys_malloc(self):
         """About one run in twelve crashed."""
