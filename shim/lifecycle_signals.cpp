@@ -257,8 +257,7 @@ bool is_at_the_end(int number, const siginfo_t& info, const void* context) {
 
 void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
-  if (number == wake_signal && wake_sites()) return;
-  if (number == wake_signal && number != request_signal) return;
+  if (number == wake_signal && (wake_sites() || number != request_signal)) return;
   if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
   if (is_at_the_end(number, *info, context)) end_by(number, *info, *static_cast<ucontext_t*>(context));

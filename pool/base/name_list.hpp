@@ -10,7 +10,9 @@ class NameList {
  public:
   // Each name is ended by a zero byte.
   template <std::size_t size>
-  consteval explicit NameList(const char (&text)[size]) : text_(text, size - 1) {}
+  consteval explicit NameList(const char (&text)[size]) : text_(text, size - 1) {
+    for (const char c : text_) count_ += c == '\0';
+  }
 
   // Calls visit(std::string_view) for each, in their order, until it returns true.
   template <class Visit>
@@ -20,11 +22,7 @@ class NameList {
       if (visit(text_.substr(at, end - at))) return;
     }
   }
-  constexpr std::size_t count() const {
-    std::size_t names = 0;
-    for (const char c : text_) names += c == '\0';
-    return names;
-  }
+  constexpr std::size_t count() const { return count_; }
   // count() where there is none of that name; else the number of the first, from 0.
   constexpr std::size_t index_of(std::string_view name) const {
     std::size_t index = 0;
@@ -35,6 +33,7 @@ class NameList {
 
  private:
   const std::string_view text_;
+  std::size_t count_ = 0;
 };
 
 }  // namespace cistern

@@ -277,7 +277,7 @@ std::optional<int> ask(const LiveProcess& process, Request request, double secon
 
 // Nothing that the process's user may have put there keeps this process waiting.
 std::string text_of_answer(const LiveProcess& process, Request request) {
-  const std::string path = process.page + (request == Request::snapshot ? ".judged.json" : ".json");
+  const std::string path = process.page + ending_of_report(request);
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) throw BadInput(path + ": " + std::strerror(errno));
   struct stat found {};

@@ -82,7 +82,7 @@ class Names {
   FilePath folder_, name_;
 };
 
-constexpr std::string_view kReport = ".json", kJudgedReport = ".judged.json", kUnfinished = ".new";
+constexpr std::string_view kUnfinished = ".new";
 
 struct Page {
   Names names;
@@ -91,6 +91,12 @@ struct Page {
 };
 constinit std::atomic<Page*> current{nullptr};  // the former stays, for threads that still read it
 constinit std::atomic<bool> has_ended{false}, is_writing{false};
+
+// Null: there is none, or it is another process's that this one was forked from.
+Page* own_page() {
+  Page* const page = current.load();
+  return page && page->pid == own_pid() ? page : nullptr;
+}
 
 bool is_wanted() { return options().live != "off" || options().wake == "command"; }
 bool has_own_thread() { return options().live == "thread"; }
@@ -189,8 +195,8 @@ void make_page();
 
 // Under no lock of ours.
 void start_thread() {
-  Page* const page = current.load();
-  if (!page || page->pid != own_pid() || has_ended.load() || phase() != Phase::running) return;
+  Page* const page = own_page();
+  if (!page || has_ended.load() || phase() != Phase::running) return;
   if (locks_held || host::inside_allocator() || system_calls_are_filtered()) return;
   if (!unwatched_live_bell.exchange(nullptr)) return;
   const Uncounted uncounted;
@@ -246,8 +252,7 @@ int answer_with_report(const Page& page, Request request) {
   StringSink text;
   render_now(request == Request::snapshot ? Judged::yes : Judged::no, text);
   is_writing = true;
-  const int failure =
-      has_ended.load() ? ESRCH : put_report(page, request == Request::snapshot ? kJudgedReport : kReport, text.text());
+  const int failure = has_ended.load() ? ESRCH : put_report(page, ending_of_report(request), text.text());
   is_writing = false;
   return failure;
 }
@@ -290,13 +295,13 @@ void note_gpu_used() {
 }
 
 std::atomic<std::uint32_t>* bell() {
-  Page* const page = current.load();
-  return page && page->pid == own_pid() ? &page->memory->bell : nullptr;
+  Page* const page = own_page();
+  return page ? &page->memory->bell : nullptr;
 }
 
 void answer() {
-  const Page* const page = current.load();
-  if (!page || page->pid != own_pid()) return;
+  const Page* const page = own_page();
+  if (!page) return;
   const Uncounted uncounted;
   for (int i = 0; i < kRequests; ++i) {
     const std::uint32_t asked = page->memory->asked[i].load();
@@ -309,19 +314,20 @@ void answer() {
 
 // A report may be on its way into its file.
 void remove_files() {
-  Page* const page = current.load();
-  if (!page || page->pid != own_pid() || has_ended.exchange(true)) return;
+  Page* const page = own_page();
+  if (!page || has_ended.exchange(true)) return;
   unwatched_live_bell = nullptr;
   constexpr timespec kTick{0, 1'000'000};
   for (int ticks = 0; is_writing.load() && ticks < 100; ++ticks) system_call(SYS_nanosleep, word(&kTick), 0);
-  for (const std::string_view ending : {std::string_view(), kReport, kJudgedReport, kUnfinished})
+  for (const std::string_view ending : {std::string_view(), std::string_view(ending_of_report(Request::refresh)),
+                                        std::string_view(ending_of_report(Request::snapshot)), kUnfinished})
     remove(page->names.path(ending));
 }
 
 void dismiss_thread() {
   dismiss_requests();
-  Page* const page = current.load();
-  if (!page || page->pid != own_pid() || has_ended.load()) return;
+  Page* const page = own_page();
+  if (!page || has_ended.load()) return;
   page->memory->has_thread = 0;
   unwatched_live_bell = &page->memory->bell;
 }

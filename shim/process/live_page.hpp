@@ -45,6 +45,11 @@ struct LivePage {
 };
 static_assert(sizeof(LivePage) <= LivePage::kBytes);
 
+// The name of the report that answers is the page's with this behind it.
+constexpr const char* ending_of_report(Request request) {
+  return request == Request::snapshot ? ".judged.json" : ".json";
+}
+
 // The bell of a page that no thread looks at yet; null: there is none.
 inline constinit std::atomic<const std::atomic<std::uint32_t>*> unwatched_live_bell{nullptr};
 inline constinit std::atomic<void (*)()> live_bell_was_rung{nullptr};
