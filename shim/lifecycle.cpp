@@ -443,9 +443,8 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
-  const bool reports = options().report_requested && options().report != "none";
   watch_requests();
-  if (reports) watch_ends_by_signal();
+  if (options().writes_asked_for_report()) watch_ends_by_signal();
   live::note_start();
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);

@@ -306,8 +306,7 @@ void watch_all() {
 }  // namespace
 
 void watch_requests() {
-  const bool reports = options().report_requested && options().report != "none";
-  const int request = reports ? number_of_signal(options().report_signal) : 0;
+  const int request = options().writes_asked_for_report() ? number_of_signal(options().report_signal) : 0;
   const int wake = number_of_signal(options().wake);
   if ((!request && !wake) || system_calls_are_filtered() || !in_own_process()) return;
   if (request && await_requests()) request_signal = request;

@@ -47,7 +47,7 @@ constinit std::atomic<const Interface*> bound{nullptr};
 constinit std::atomic<bool> claimed{false};
 constinit std::atomic<pid_t> reports_in{0};
 
-bool reports() { return !switched_off() && options().report_requested && options().report != "none"; }
+bool reports() { return !switched_off() && options().writes_asked_for_report(); }
 
 // --- Which instance
 const Interface* interface_of(void* handle) {

@@ -8,6 +8,7 @@
 #include "shim/command/input.hpp"
 #include "shim/command/live_processes.hpp"
 #include "shim/command/output.hpp"
+#include "shim/command/run_folder.hpp"
 #include "stats/format.hpp"
 #include "stats/formats/read.hpp"
 #include "stats/formats/summary.hpp"
@@ -30,10 +31,7 @@ std::optional<int> answer(const LiveProcess& process, Request request, const Ask
 }
 
 std::string name_of_snapshot(const LiveProcess& process) {
-  std::string name = process.program;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("._+-", c)) c = '_';
-  return "cistern-" + name + "-" + std::to_string(process.pid) + ".json";
+  return "cistern-" + printable_name(process.program) + "-" + std::to_string(process.pid) + ".json";
 }
 
 void take_snapshot(const Asked& asked, Outcome& outcome) {

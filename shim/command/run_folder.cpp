@@ -12,14 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string printable_name(std::string name) {
-  constexpr std::size_t kLengthMax = 100;
-  if (name.size() > kLengthMax) name.resize(kLengthMax);
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("._+-", c)) c = '_';
-  return name;
-}
-
 std::string folder_name(const std::string& program, pid_t pid) {
   const std::string name = printable_name(fs::path(program).filename());
   return "cistern-" + name + "-" + (in_ranks() ? printable_name(job_name()) : std::to_string(pid));
@@ -51,6 +43,14 @@ std::string path_in(const RunFolder& folder, const char* suffix) {
 }
 
 }  // namespace
+
+std::string printable_name(std::string name) {
+  constexpr std::size_t kLengthMax = 100;
+  if (name.size() > kLengthMax) name.resize(kLengthMax);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("._+-", c)) c = '_';
+  return name;
+}
 
 RunFolder make_run_folder(const std::string& wanted, const std::string& program, pid_t pid) {
   RunFolder folder;

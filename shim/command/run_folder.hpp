@@ -15,6 +15,9 @@ struct RunFolder {
 // `wanted`: empty, or what the user named. Else the folder lies here, or where temporary files go. Ranks share theirs.
 RunFolder make_run_folder(const std::string& wanted, const std::string& program, pid_t pid);
 
+// A name for a file, of any text: letters, digits and a few signs, at most 100 of them.
+std::string printable_name(std::string name);
+
 // No report came: a folder that was made for it goes.
 void remove_unused(const RunFolder& folder);
 

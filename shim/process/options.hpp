@@ -28,6 +28,7 @@ struct Options {
     return fail_on.needs_judgement() && !leak_check_is_set ? kForGate : leak_check;
   }
 
+  bool writes_asked_for_report() const { return report_requested && report != "none"; }
   bool has_gate() const { return fail_on || !gate_fault.empty(); }
   // Also for a process that used no GPU memory.
   bool gate_judges_host() const { return sites == "all" && host && (fail_on.counts_host() || !gate_fault.empty()); }
