@@ -5,8 +5,8 @@
 #include "pool/heap/account.hpp"
 
 #include <algorithm>
-#include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/purge.hpp"
@@ -30,7 +30,7 @@ __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
       ++sum.large_blocks;
       sum.large_bytes += std::min<std::uint64_t>(page.bytes, slices * std::uint64_t{kSliceBytes});
     } else if (const unsigned id = page.size_class; state == PageState::medium && is_medium(id) && id < kClasses) {
-      const auto live = static_cast<unsigned>(std::popcount(live_bits(page) & medium_class(page).all));
+      const auto live = count_bits(live_bits(page) & medium_class(page).all);
       sum.classes[id].page_bytes += page_slices(id) * kSliceBytes;
       sum.classes[id].live_blocks += live;
       sum.classes[id].free_blocks += page_capacity(id) - live;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
@@ -64,7 +65,7 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
     settle_medium(heap, *page);
     return false;
   }
-  const auto there = static_cast<unsigned>(std::popcount(can_be_fetched));
+  const auto there = count_bits(can_be_fetched);
   unsigned uncharged = first_is_sample ? 1 : 0;
   const unsigned charged = charge(heap, medium, std::min<unsigned>(there, kMedium.of[medium].step) - uncharged);
   // A nested malloc may have used up the distance to the next sample: the first block is handed out all the same.
@@ -79,7 +80,7 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
   const unsigned ever = fetched_ever(*page);
   const std::uint64_t ever_now = std::max<std::uint64_t>(ever, static_cast<unsigned>(std::bit_width(fetched)));
   page->live = (page->live & kBlocks) | ever_now << kFetchedShift;
-  heap.never_given[medium] = static_cast<unsigned>(std::popcount(fetched >> ever));  // the last ones, so they go first
+  heap.never_given[medium] = count_bits(fetched >> ever);  // the last ones, so they go first
   std::uint32_t waiting = 0;
   while (fetched) {
     const auto number = static_cast<unsigned>(std::bit_width(fetched)) - 1;
@@ -155,7 +156,7 @@ void format_medium(Page& page) {
 
 void settle_medium(Heap& heap, Page& page) {
   if (page.free_bits == medium_class(page).all && heap.purging != slice_of(&page)) return settle_empty(heap, page);
-  const auto free_blocks = static_cast<unsigned>(std::popcount(page.free_bits));
+  const auto free_blocks = count_bits(page.free_bits);
   if (page.next == kAsleep && free_blocks >= medium_class(page).awake) enqueue(heap, page);
 }
 

@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "pool/base/own_mapping.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
@@ -41,9 +42,9 @@ PageNotes* make_notes(const Page& page) {
 void set_purged(const Page& page, Pieces purged) {
   PageNotes& notes = *make_notes(page);
   const Pieces before = notes.purged;
-  purges.pieces.fetch_add(static_cast<unsigned>(std::popcount(purged & ~before)), std::memory_order_relaxed);
+  purges.pieces.fetch_add(count_bits(purged & ~before), std::memory_order_relaxed);
   notes.purged = purged;
-  purges.pieces.fetch_sub(static_cast<unsigned>(std::popcount(before & ~purged)), std::memory_order_relaxed);
+  purges.pieces.fetch_sub(count_bits(before & ~purged), std::memory_order_relaxed);
 }
 
 constexpr Pieces piece(std::size_t number) { return Pieces{1} << number; }
@@ -175,7 +176,7 @@ std::uint64_t purge_page(Heap& heap, Page& page) {
   // The nested malloc may have made it current, or forked, and the child may have left it to others.
   if (heap.classes[page.size_class].current != slice_of(&page) && page.heap.load(std::memory_order_relaxed) == heap.id)
     settle(heap, page);
-  return static_cast<unsigned>(std::popcount(taken)) * kPieceBytes;
+  return count_bits(taken) * kPieceBytes;
 }
 
 // The next page of the look, if nothing else ends its life before.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "pool/base/bit_count.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern::staging {
@@ -25,7 +26,7 @@ class CpuMask {
 
   unsigned cpus() const {
     unsigned sum = 0;
-    for (std::size_t i = 0; i < count_; ++i) sum += static_cast<unsigned>(__builtin_popcountl(words_[i]));
+    for (std::size_t i = 0; i < count_; ++i) sum += count_bits(words_[i]);
     return sum;
   }
   bool within(const CpuMask& other) const {

@@ -1,6 +1,7 @@
-# cistern_order_functions(TARGET): the functions of first_functions.txt (scripts/function-order) come first in a shared
-# object. GNU's linker has no option for an order, but takes a whole script: its own, with these lines added. With
-# another linker the order stays as it is.
+# cistern_order_functions(TARGET): what the dynamic linker runs itself and the functions of first_functions.txt
+# (scripts/function-order) come first in a shared object, behind them what else any process may run at any time: the host
+# pool and the unwinder. GNU's linker has no option for an order, but takes a whole script: its own, with these lines
+# added. With another linker the order stays as it is.
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-prog-name=ld OUTPUT_VARIABLE linker
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -Wl,--version OUTPUT_VARIABLE linker_used ERROR_QUIET)
@@ -12,6 +13,8 @@ if(linker_used MATCHES "^GNU ld" AND linker_script MATCHES "=====\n(.*)\n=====" 
   set(linker_script "${CMAKE_MATCH_1}")
   file(STRINGS "${first_functions}" names)
   list(TRANSFORM names REPLACE "(.+)" "    *(.text.\\1 .text.*.\\1)\n")
+  list(PREPEND names "    *crt*.o(.text)\n    *single_threaded.c.o(.text .text.*)\n")
+  list(APPEND names "    *pool/heap/*.o(.text .text.*)\n    *stats/unwind/*.o(.text .text.*)\n")
   list(JOIN names "" names)
   string(REGEX REPLACE "\n  \\.text +:\n  {\n" "\\0${names}" changed_script "${linker_script}")
   if(NOT changed_script STREQUAL linker_script)

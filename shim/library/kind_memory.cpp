@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "shim/process/headroom.hpp"
 #include "shim/process/kind.hpp"
 #include "stats/counters.hpp"
@@ -22,7 +22,7 @@ cistern_status check(const BlockRequest& request) {
   const KindMemory& memory = *request.memory;
   if (!request.bytes) return CISTERN_INVALID;
   if (request.bytes > PTRDIFF_MAX / 2) return CISTERN_NO_MEMORY;
-  if (request.alignment && (!std::has_single_bit(request.alignment) || request.alignment > PTRDIFF_MAX / 4))
+  if (request.alignment && (!is_power_of_two(request.alignment) || request.alignment > PTRDIFF_MAX / 4))
     return CISTERN_INVALID;
   if ((memory.is_handle && request.alignment) || (memory.of_context && !request.context)) return CISTERN_INVALID;
   const bool right_device = !(request.where & CISTERN_ON_DEVICE) || request.device >= 0;

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/heap/blocks.hpp"
 #include "pool/heap/medium.hpp"
@@ -295,7 +296,7 @@ void* hook_memalign(size_t alignment, size_t bytes) {
 
 void* hook_aligned_alloc(size_t alignment, size_t bytes) {
   if (!pooled()) return leave_to(bytes, native().aligned_alloc, alignment, bytes);
-  if (!std::has_single_bit(alignment) && c_library_refuses_odd_alignments()) {
+  if (!is_power_of_two(alignment) && c_library_refuses_odd_alignments()) {
     errno = EINVAL;
     return nullptr;
   }
@@ -317,7 +318,7 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
     }
     return result;
   }
-  if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
+  if (alignment % sizeof(void*) != 0 || !is_power_of_two(alignment)) return EINVAL;
   void* const given = aligned(alignment, bytes);
   if (!given) return ENOMEM;
   *block = given;

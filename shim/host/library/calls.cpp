@@ -2,8 +2,8 @@
 // its hooks; nothing in those is of an interposed call alone.
 #include <errno.h>
 
-#include <bit>
 
+#include "pool/base/bit_count.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/library/answers.hpp"
 #include "shim/library/library.hpp"
@@ -17,7 +17,7 @@ namespace {
 [[gnu::noinline]] void* allocate_slowly(std::size_t bytes, std::size_t alignment, const void* caller) {
   const CalledFrom here(caller, Calls::frequent);
   if (!alignment) return host::hook_malloc(bytes);
-  if (!std::has_single_bit(alignment)) {
+  if (!is_power_of_two(alignment)) {
     errno = EINVAL;
     return nullptr;
   }
