@@ -2,6 +2,8 @@
 #pragma once
 #include <string.h>
 
+#include <algorithm>
+
 #include "pool/base/internal_memory.hpp"
 #include "stats/sites.hpp"
 
@@ -16,23 +18,27 @@ class SiteTable {
     if (!pages_ && !(pages_ = static_cast<T**>(internal_try_allocate_zeroed(kPages * sizeof(T*))))) return nullptr;
     T*& page = pages_[site / kPageSites];
     if (!page && !(page = static_cast<T*>(internal_try_allocate_zeroed(kPageSites * sizeof(T))))) return nullptr;
+    end_ = std::max(end_, site + 1);
     return &page[site % kPageSites];
   }
-  // visit(SiteId, T&) for each of which there is memory, whether it was asked for or not.
+  // visit(SiteId, T&) for each up to the last that was asked for, as far as there is memory, whether it was asked for
+  // or not. What lies behind stays untouched.
   template <class Visit>
   void for_each(Visit visit) {
-    for (SiteId page = 0; pages_ && page < kPages; ++page)
-      for (SiteId i = 0; pages_[page] && i < kPageSites; ++i) visit(page * kPageSites + i, pages_[page][i]);
+    for (SiteId first = 0; first < end_; first += kPageSites)
+      if (T* const page = pages_[first / kPageSites])
+        for (SiteId i = 0; i < std::min(kPageSites, end_ - first); ++i) visit(first + i, page[i]);
   }
   void clear() {
-    for (SiteId page = 0; pages_ && page < kPages; ++page)
-      if (pages_[page]) memset(static_cast<void*>(pages_[page]), 0, kPageSites * sizeof(T));
+    for_each([](SiteId, T& of_site) { memset(static_cast<void*>(&of_site), 0, sizeof of_site); });
+    end_ = 0;
   }
 
  private:
   static constexpr SiteId kPageSites = 128, kPages = 8192;  // a million; what is beyond is not noted
 
   T** pages_ = nullptr;
+  SiteId end_ = 0;  // behind all that were asked for
 };
 
 }  // namespace cistern

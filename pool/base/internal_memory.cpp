@@ -16,10 +16,20 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kSmallest = 16;
+// Multiples of 16 up to 64 bytes, then four per doubling.
 constexpr std::size_t kLargest = 64 << 10;
+constexpr unsigned class_of(std::size_t bytes) {
+  if (bytes <= 64) return bytes ? static_cast<unsigned>((bytes - 1) / 16) : 0;
+  const auto doubling = static_cast<unsigned>(std::bit_width(bytes - 1)) - 1;
+  return 4 * (doubling - 5) + ((bytes - 1) >> (doubling - 2) & 3);
+}
+constexpr std::size_t class_bytes(unsigned id) {
+  return id < 4 ? std::size_t{id + 1} * 16 : std::size_t{id % 4 + 5} << (id / 4 + 3);
+}
+constexpr unsigned kClasses = class_of(kLargest) + 1;
+static_assert(class_bytes(class_of(64)) == 64 && class_bytes(class_of(65)) == 80 && class_bytes(class_of(129)) == 160);
+static_assert(class_bytes(class_of(kLargest)) == kLargest && class_bytes(class_of(kLargest / 2 + 1)) == kLargest * 5 / 8);
 constexpr std::size_t kChunk = 256 << 10;
-constexpr int kClasses = std::countr_zero(kLargest) - std::countr_zero(kSmallest) + 1;
 
 struct FreeBlock {
   FreeBlock* next;
@@ -79,34 +89,27 @@ void* map_pages(std::size_t bytes, bool locked) {
   return pages;
 }
 
-int class_of(std::size_t bytes) {
-  return bytes <= kSmallest ? 0 : static_cast<int>(std::bit_width(bytes - 1)) - std::countr_zero(kSmallest);
-}
+struct Taken {
+  void* block = nullptr;
+  bool is_zero = true;  // as the system gives it, untouched: no memory yet
+};
 
-}  // namespace
-
-void* internal_allocate(std::size_t bytes) {
-  void* block = internal_try_allocate(bytes);
-  if (!block) die_without_memory();
-  return block;
-}
-
-void* internal_try_allocate(std::size_t bytes) {
+Taken take(std::size_t bytes) {
   const LockedUnlessForking hold(arena_lock);
-  if (bytes > kLargest) return map_pages(whole_pages(bytes), static_cast<bool>(hold));
-  const int id = class_of(bytes);
-  const std::size_t size = kSmallest << id;
-  if (!hold) return map_pages(whole_pages(size), false);
+  if (bytes > kLargest) return {map_pages(whole_pages(bytes), static_cast<bool>(hold))};
+  const unsigned id = class_of(bytes);
+  const std::size_t size = class_bytes(id);
+  if (!hold) return {map_pages(whole_pages(size), false)};
   if (FreeBlock* block = free_lists[id]) {
     free_lists[id] = block->next;
-    return block;
+    return {block, false};
   }
   if (chunk_left < size) {
     // The rest of the old chunk is at most one block of the largest class: given up, not tracked.
     const bool is_first = !chunk_next;
     void* chunk = map_pages(kChunk, true);
     if (!chunk) chunk = std::exchange(spare_chunk, nullptr);
-    if (!chunk) return nullptr;
+    if (!chunk) return {};
     if (!is_first && !spare_chunk) spare_chunk = map_pages(kChunk, true);
     chunk_next = static_cast<char*>(chunk);
     chunk_left = kChunk;
@@ -114,13 +117,23 @@ void* internal_try_allocate(std::size_t bytes) {
   void* block = chunk_next;
   chunk_next += size;
   chunk_left -= size;
+  return {block};
+}
+
+}  // namespace
+
+void* internal_try_allocate(std::size_t bytes) { return take(bytes).block; }
+
+void* internal_allocate(std::size_t bytes) {
+  void* block = internal_try_allocate(bytes);
+  if (!block) die_without_memory();
   return block;
 }
 
 void* internal_try_allocate_zeroed(std::size_t bytes) {
-  void* const block = internal_try_allocate(bytes);
-  if (block && bytes <= kLargest) std::memset(block, 0, bytes);  // larger ones are fresh from the system
-  return block;
+  const Taken taken = take(bytes);
+  if (!taken.is_zero) std::memset(taken.block, 0, bytes);
+  return taken.block;
 }
 
 void internal_deallocate(void* block, std::size_t bytes) {
@@ -132,7 +145,7 @@ void internal_deallocate(void* block, std::size_t bytes) {
     mapped_bytes.fetch_sub(whole_pages(bytes), std::memory_order_relaxed);
     return;
   }
-  const int id = class_of(bytes);
+  const unsigned id = class_of(bytes);
   if (!hold) return;
   auto* free_block = static_cast<FreeBlock*>(block);
   free_block->next = free_lists[id];

@@ -1,6 +1,6 @@
 // Memory for Cistern's own tables. Never malloc: the program's malloc may be ours, may be held in a lock
 // across fork, and must not show our bookkeeping in its counts.
-// Small blocks come from power-of-two free lists cut from mapped chunks, large ones are mapped one by one.
+// Small blocks come from free lists by size, cut from mapped chunks, large ones are mapped one by one.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,11 @@
 #include "pool/base/internal_memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "tests/support/child.hpp"
 #include "tests/support/told_page_size.hpp"
@@ -39,6 +43,38 @@ TEST(InternalMemory, LargeBlocksAreWholePages) {
       visit_internal_memory(look, &looked);
       EXPECT_EQ(looked.bytes, kLargest + page);
       internal_deallocate(reinterpret_cast<void*>(looked.block), kLargest + 1);
+    }
+  });
+}
+
+TEST(InternalMemory, ZeroedBlocksTakeNoMemoryUntilTheyAreWritten) {
+  test::in_child([] {
+    constexpr std::size_t kPage = 4096;
+    auto* const block = static_cast<unsigned char*>(internal_try_allocate_zeroed(kLargest));
+    ASSERT_TRUE(block);
+    unsigned char* const pages = block + (kPage - reinterpret_cast<std::uintptr_t>(block) % kPage) % kPage;
+    unsigned char resident[kLargest / kPage - 1] = {};
+    ASSERT_EQ(mincore(pages, sizeof resident * kPage, resident), 0);
+    EXPECT_EQ(std::count(std::begin(resident), std::end(resident), 0), std::ssize(resident));
+    std::memset(block, 0xff, kLargest);
+    internal_deallocate(block, kLargest);
+    ASSERT_EQ(internal_try_allocate_zeroed(kLargest), block);
+    EXPECT_EQ(std::count(block, block + kLargest, 0), static_cast<std::ptrdiff_t>(kLargest));
+  });
+}
+
+TEST(InternalMemory, BlocksOfAnySizeLieApartAndComeBack) {
+  test::in_child([] {
+    unsigned char* last = nullptr;
+    for (std::size_t bytes = 0; bytes <= kLargest; bytes += 1 + bytes / 9) {
+      auto* const block = static_cast<unsigned char*>(internal_allocate(bytes));
+      auto* const behind = static_cast<unsigned char*>(internal_allocate(bytes));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 16, 0u) << bytes;
+      EXPECT_NE(block, last) << bytes;
+      EXPECT_TRUE(behind >= block + bytes || behind + bytes <= block) << bytes;
+      internal_deallocate(block, bytes);
+      EXPECT_EQ(internal_allocate(bytes), block) << bytes;
+      last = block;
     }
   });
 }
