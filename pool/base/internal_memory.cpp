@@ -28,7 +28,7 @@ constexpr std::size_t class_bytes(unsigned id) {
 }
 constexpr unsigned kClasses = class_of(kLargest) + 1;
 static_assert(class_bytes(class_of(64)) == 64 && class_bytes(class_of(65)) == 80 && class_bytes(class_of(129)) == 160);
-static_assert(class_bytes(class_of(kLargest)) == kLargest && class_bytes(class_of(kLargest / 2 + 1)) == kLargest * 5 / 8);
+static_assert(class_bytes(class_of(kLargest)) == kLargest && class_bytes(class_of(kLargest / 2 + 1)) == 40 << 10);
 constexpr std::size_t kChunk = 256 << 10;
 
 struct FreeBlock {
