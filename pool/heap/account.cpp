@@ -80,10 +80,10 @@ Account account_ever(bool with_forked_away) {
     add_pages(sum);
     add_heaps(sum, with_forked_away);
   }
-  sum.large_allocations = the_pool.counts.large_allocations.load(std::memory_order_relaxed);
-  sum.large_allocated_bytes = the_pool.counts.large_allocated_bytes.load(std::memory_order_relaxed);
+  sum.large_allocations += the_pool.counts.large_allocations.load(std::memory_order_relaxed);
+  sum.large_allocated_bytes += the_pool.counts.large_allocated_bytes.load(std::memory_order_relaxed);
   sum.temporary_blocks = temporary_blocks_ever();
-  sum.moves += the_pool.counts.moves_without_heap.load(std::memory_order_relaxed);
+  sum.moves += the_pool.counts.moves.load(std::memory_order_relaxed);
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
     own.live_blocks += live_sampled_blocks(one);  // by the class of the block, which may differ from that of its cell

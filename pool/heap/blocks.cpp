@@ -47,6 +47,15 @@ bool below_window_top(const void* address) {
   return slice >= region_begin() && slice < region_end();
 }
 
+// By the thread's heap, if it has one.
+void count(std::uint64_t Heap::*in_heap, std::atomic<std::uint64_t>& without_heap, std::uint64_t number) {
+  if (Heap* const heap = this_heap()) {
+    heap->*in_heap += number;
+  } else {
+    without_heap.fetch_add(number, std::memory_order_relaxed);
+  }
+}
+
 // --- Large blocks
 std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> kSliceShift; }
 
@@ -87,8 +96,8 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.is_short = shorten_span(span.first, slices, page.bytes);
   sample_large_block(page, bytes);
   page.state.publish(PageState::large);
-  the_pool.counts.large_allocations.fetch_add(1, std::memory_order_relaxed);
-  the_pool.counts.large_allocated_bytes.fetch_add(page.bytes, std::memory_order_relaxed);
+  count(&Heap::large_allocations, the_pool.counts.large_allocations, 1);
+  count(&Heap::large_allocated_bytes, the_pool.counts.large_allocated_bytes, page.bytes);
   return span;
 }
 
@@ -148,18 +157,9 @@ bool resize_large(Page& page, std::size_t bytes) {
   page.bytes = whole_pages(bytes);
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   if (page.bytes > bytes_before)
-    the_pool.counts.large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
+    count(&Heap::large_allocated_bytes, the_pool.counts.large_allocated_bytes, page.bytes - bytes_before);
   sample_resized(page);
   return true;
-}
-
-// A block that moved lives on: it is not one more allocation.
-void count_move() {
-  if (Heap* const heap = this_heap()) {
-    ++heap->moves;
-  } else {
-    the_pool.counts.moves_without_heap.fetch_add(1, std::memory_order_relaxed);
-  }
 }
 
 // The block grows and cannot grow where it lies. Its pages move as a whole, so that the old place reads as zero. But if
@@ -179,7 +179,7 @@ void* move_large(Page& page, std::size_t bytes) {
     std::memcpy(slice_memory(span.first), page_memory(&page), page.bytes);
     free_large(page);
   }
-  count_move();
+  count(&Heap::moves, the_pool.counts.moves, 1);  // it lives on: not one more allocation
   return slice_memory(span.first);
 }
 
@@ -418,7 +418,7 @@ void* reallocate(void* memory, std::size_t bytes) {
   const std::size_t kept = std::min(bytes, usable);
   std::memcpy(moved, memory, kept);
   deallocate(memory);
-  count_move();
+  count(&Heap::moves, the_pool.counts.moves, 1);  // it lives on: not one more allocation
   return moved;
 }
 

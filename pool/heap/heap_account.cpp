@@ -84,6 +84,8 @@ __attribute__((no_sanitize("thread"))) void add_heap(Account& sum, const Heap& h
     sum.classes[one].free_blocks += waiting;
     sum.classes[one].allocations += heap.classes[one].handed_out - waiting;
   }
+  sum.large_allocations += heap.large_allocations;
+  sum.large_allocated_bytes += heap.large_allocated_bytes;
   sum.moves += heap.moves;
   for (const RemoteBatch& batch : heap.batches) {
     const BatchedBlocks waiting = batched_blocks(batch);
@@ -101,6 +103,8 @@ void count_forked_away(const Heap& heap) {
   Account own;
   add_heap(own, heap);
   for (unsigned one = 0; one < kClasses; ++one) before.allocations[one] += own.classes[one].allocations;
+  before.large_allocations += own.large_allocations;
+  before.large_bytes += own.large_allocated_bytes;
   before.moves += own.moves;
   before.inherited_blocks += own.live_blocks();  // fewer: the number wraps
 }

@@ -115,9 +115,7 @@ struct alignas(kCacheLine) Samples {
 
 // --- Counts of what no heap counts (blocks.cpp)
 struct alignas(kCacheLine) Counts {
-  std::atomic<std::uint64_t> large_allocations;
-  std::atomic<std::uint64_t> large_allocated_bytes;  // with what blocks grew by where they lay
-  std::atomic<std::uint64_t> moves_without_heap;
+  std::atomic<std::uint64_t> large_allocations, large_allocated_bytes, moves;
 };
 
 // --- What was counted when this process was forked (heap_account.cpp, account.cpp)

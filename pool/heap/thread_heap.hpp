@@ -119,7 +119,8 @@ struct Heap : HeapLists {
   SamplePace pace;
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
-  std::uint64_t moves = 0;  // blocks moved by reallocate, ever
+  // Ever: large blocks, their bytes with what they grew by where they lay, blocks moved by reallocate.
+  std::uint64_t large_allocations = 0, large_allocated_bytes = 0, moves = 0;
   GrownBlocks grown;
   KeptSpan kept;
   std::uint32_t last_freed_slices = 0;
