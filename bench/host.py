@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Runs programs under glibc's malloc, Debian's jemalloc, tcmalloc and mimalloc, and ours, in turn, several rounds:
+"""Runs programs under glibc's malloc, Debian's jemalloc, tcmalloc, mimalloc and rpmalloc, and ours, in turn, several
+rounds:
 
   workloads     the classic loads of allocators, written anew in bench/host; CPU time and peak memory
   large         blocks of 256 KiB to 128 MiB, 2 to 200 live, replaced in several ways; CPU time and peak memory
@@ -38,8 +39,9 @@ import tempfile
 import time
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "host"
-PEERS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
-PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4", "mimalloc": "libmimalloc2.0"}
+# The newest first.
+PEERS = {"jemalloc": ["libjemalloc.so.2"], "tcmalloc": ["libtcmalloc_minimal.so.4"],
+         "mimalloc": ["libmimalloc.so.3", "libmimalloc.so.2"], "rpmalloc": ["librpmalloc.so.1"]}
 SEED, TIMEOUT_S = 1, 120
 INSTRUCTION_ROUNDS, INSTRUCTION_SIZES = 20_000, (16, 64, 256, 1024, 4096, 32768)
 NANOSECOND_LOOPS = (("pair", 16, 20_000_000), ("pair", 64, 20_000_000), ("pair", 4096, 10_000_000),
@@ -428,13 +430,15 @@ def libraries():
 
 def allocators_there(given, found):
     allocators = [Allocator("glibc", [])]
-    for name, library in PEERS.items():
+    for name, names_of_files in PEERS.items():
         if not re.search(given.peers, name):
             continue
-        if library in found:
-            allocators.append(Allocator(name, [found[library]]))
+        path = next((found[file] for file in names_of_files if file in found), None)
+        if path:
+            allocators.append(Allocator(name, [path]))
+            print(f"{name}: {pathlib.Path(path).resolve().name}")
         else:
-            print(f"left out: {name}, which is not installed (package {PACKAGES[name]})")
+            print(f"left out: {name}, there is no {' or '.join(names_of_files)}")
     ours = (given.library or given.build / "libcistern.so").resolve()
     if not ours.exists():
         print(f"left out: ours, there is no {ours}")
