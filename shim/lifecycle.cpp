@@ -22,6 +22,7 @@
 #include <atomic>
 #include <optional>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
@@ -195,7 +196,7 @@ class HeldUp {
 
 // In a forked child the threads that were held up are gone.
 void nobody_is_held_up() {
-  for (ExitStatus& of : exit_statuses) of.held_up_since_ns.store(0, std::memory_order_relaxed);
+  for (ExitStatus& of : exit_statuses) set_in_child(of.held_up_since_ns, 0u);
 }
 
 // A child that was forked when our handlers were gone already has nobody to wait for. (Asked last: a filter may not
@@ -294,7 +295,7 @@ int end_process(const char* moment, std::optional<int> status) {
 // parts of another thread's fork.
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
-  last_handler_thread.store(nullptr, std::memory_order_relaxed);
+  set_in_child(last_handler_thread, nullptr);
   nobody_is_held_up();
   note_forked();
   family_after_fork_in_child();

@@ -22,7 +22,7 @@ class SiteTable {
     return &page[site % kPageSites];
   }
   // visit(SiteId, T&) for each up to the last that was asked for, as far as there is memory, whether it was asked for
-  // or not. What lies behind stays untouched.
+  // or not. Memory behind it stays untouched.
   template <class Visit>
   void for_each(Visit visit) {
     for (SiteId first = 0; first < end_; first += kPageSites)

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/process_start.hpp"
@@ -584,7 +585,7 @@ void sites_after_fork() {
 }
 
 void sites_after_fork_in_child() {
-  python::walkers.store(0);  // they were in other threads
+  set_in_child(python::walkers, 0);  // they were in other threads
   symbols_after_fork_in_child();
   sites_after_fork();
 }

@@ -2,10 +2,10 @@
 // how many it holds, so that a signal handler can tell whether it interrupted a critical section of its own thread.
 //
 // A lock names its holder, for the sake of fork. The thread that forks takes all locks (shim/core/fork.cpp), so that
-// the child finds what they guard whole. Meanwhile it waits for locks of the C library, and whoever has one of those
-// may be about to allocate: what malloc needs is taken with lock_unless_forking, which does not wait for a fork. And a
-// signal handler may fork that interrupted this very thread in a critical section: the lock stays with the code that
-// was interrupted, which goes on in the child as it does in the parent.
+// the child finds what they guard whole. An only thread needs none. Meanwhile it waits for locks of the C library, and
+// whoever has one of those may be about to allocate: what malloc needs is taken with lock_unless_forking, which does
+// not wait for a fork. And a signal handler may fork that interrupted this very thread in a critical section. The lock
+// stays with the code that was interrupted, which goes on in the child as it does in the parent.
 //
 // While a thread holds a lock it calls nothing that another library may define, the C library's functions among them:
 // an interposer may allocate, which comes back here, or wait for a lock of its own, which another thread may hold that
@@ -15,6 +15,7 @@
 // May include: nothing of ours.
 #pragma once
 #include <linux/futex.h>
+#include <sys/single_threaded.h>
 #include <time.h>
 
 #include <algorithm>
@@ -64,22 +65,37 @@ class LockWord {
     std::uintptr_t expected = kFree;
     return word_.compare_exchange_strong(expected, of_this_thread(), std::memory_order_acquire);
   }
+  // A process of one thread needs none of its locks for a fork. Each that is taken costs the process, and its child, a
+  // copy of the page that it lies in.
+  bool needed_for_fork() const { return !__libc_single_threaded && !held_here(); }
   // In one step: a signal handler may fork between any two, and give the lock back itself.
   bool give_back_after_fork(std::uintptr_t flags) {
     std::uintptr_t taken = of_this_thread() | flags;
-    return word_.compare_exchange_strong(taken, kFree, std::memory_order_release, std::memory_order_relaxed);
+    return seen() == taken &&
+           word_.compare_exchange_strong(taken, kFree, std::memory_order_seq_cst, std::memory_order_relaxed);
   }
 
   // The kernel compares the half of the word that has the flags; of the other half it need not know.
   void sleep_while(std::uintptr_t word, const timespec* at_most) {
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
     system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAIT_PRIVATE,
                 static_cast<std::uint32_t>(word), reinterpret_cast<std::uintptr_t>(at_most));
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // After a change of the word, so that no thread falls asleep that is not counted yet. A fork takes a hundred locks, and
+  // a thread hardly ever waits for one.
+  void wake_sleepers(int threads) {
+    if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      wake(threads);
   }
 
   [[gnu::noinline]] void wake(int threads) {
     system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAKE_PRIVATE,
                 static_cast<std::uintptr_t>(threads));
   }
+
+  // Threads that sleep for one of the locks. In a child the parent's count: a few calls too many.
+  static inline constinit std::atomic<int> sleepers{0};
 
   std::atomic<std::uintptr_t> word_{kFree};
 };
@@ -115,17 +131,17 @@ class Lock : public LockWord {
 
   // Not when this thread holds it already: see above. Those that wait and need not wait for a fork are told.
   void lock_for_fork() {
-    if (held_here()) return;
+    if (!needed_for_fork()) return;
     lock();
     count_locks_of_fork(1);
-    word_.store(of_this_thread() | kForking | kContended, std::memory_order_relaxed);
-    wake(INT_MAX);
+    word_.store(of_this_thread() | kForking | kContended, std::memory_order_seq_cst);
+    wake_sleepers(INT_MAX);
   }
   // In the parent and in the child. What lock_for_fork did not take is left alone.
   void unlock_after_fork() {
     if (!give_back_after_fork(kForking | kContended)) return;
     count_locks_of_fork(-1);
-    wake(1);
+    wake_sleepers(1);
     locks_held = locks_held - 1;
   }
 
@@ -173,7 +189,7 @@ class SpinLock : public LockWord {
     if (held_here()) word_.store(of_this_thread() | kForking, std::memory_order_relaxed);
   }
   void lock_for_fork() {
-    if (held_here()) return;
+    if (!needed_for_fork()) return;
     lock();
     count_locks_of_fork(1);
     word_.store(of_this_thread() | kForking, std::memory_order_relaxed);

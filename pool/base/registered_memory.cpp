@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <new>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/base/parts.hpp"
@@ -95,8 +96,8 @@ void registered_memory_before_fork() { sets_lock.lock_for_fork(); }
 void registered_memory_after_fork() { sets_lock.unlock_after_fork(); }
 void registered_memory_after_fork_in_child() {
   if (sets) *sets = Sets{};
-  registered_memory::any.store(false, std::memory_order_relaxed);
-  registered_memory::future_locked.store(false, std::memory_order_relaxed);
+  set_in_child(registered_memory::any, false);
+  set_in_child(registered_memory::future_locked, false);
   registered_memory_after_fork();
 }
 

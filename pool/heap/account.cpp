@@ -71,6 +71,11 @@ void add_heaps(Account& sum, bool with_forked_away) {
   }
 }
 
+// Threads at work, and one that a signal interrupted, may make a count appear negative.
+void cut_off(std::uint64_t& count) {
+  if (static_cast<std::int64_t>(count) < 0) count = 0;
+}
+
 // As account(), in this process and those it was forked from.
 Account account_ever(bool with_forked_away) {
   Account sum;
@@ -88,9 +93,8 @@ Account account_ever(bool with_forked_away) {
     ClassAccount& own = sum.classes[one];
     own.live_blocks += live_sampled_blocks(one);  // by the class of the block, which may differ from that of its cell
     own.allocations += sampled_allocations(one);
-    // Threads at work may make a count appear negative.
-    if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
-    if (static_cast<std::int64_t>(own.free_blocks) < 0) own.free_blocks = 0;
+    cut_off(own.live_blocks);
+    cut_off(own.free_blocks);
   }
   return sum;
 }
@@ -100,7 +104,10 @@ Account account_ever(bool with_forked_away) {
 Account account() {
   reclaim_forked_away();
   Account sum = account_ever(true);
-  for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= before.allocations[one];
+  for (unsigned one = 0; one < kClasses; ++one) {
+    sum.classes[one].allocations -= before.allocations[one];
+    cut_off(sum.classes[one].allocations);
+  }
   sum.large_allocations -= before.large_allocations;
   sum.large_allocated_bytes -= before.large_bytes;
   sum.temporary_blocks -= before.temporary;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/pages.hpp"
@@ -1062,7 +1063,7 @@ void use_few_system_calls() {
 void region_before_fork() { region.lock.lock_for_fork(); }
 void region_after_fork() { region.lock.unlock_after_fork(); }
 void region_after_fork_in_child() {
-  region.set_aside_first.store(0, std::memory_order_relaxed);
+  set_in_child(region.set_aside_first, 0u);
   if (region.lock.is_held_for_fork()) take_over_work();  // else a handler forked that interrupted who holds it
   region_after_fork();
 }

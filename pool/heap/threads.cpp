@@ -13,6 +13,7 @@
 #include <bitset>
 #include <new>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/own_mapping.hpp"
 #include "pool/heap/heap_account.hpp"
 #include "pool/heap/kept_span.hpp"
@@ -438,7 +439,7 @@ void threads_after_fork_in_child() {
   Heap* const own = this_heap();
   bool own_is_late = false;
   for (const Heap* at = threads.late; at; at = at->next_unused) own_is_late |= at == own;
-  threads.late = own_is_late ? own : nullptr;
+  set_in_child(threads.late, own_is_late ? own : nullptr);
   if (own_is_late) own->next_unused = nullptr;
   for (unsigned id = 1; id < heaps_end(); ++id) {
     Heap* const heap = heap_at(id);

@@ -1,6 +1,6 @@
-# cistern_order_functions(TARGET): what the dynamic linker runs itself and the functions of first_functions.txt
-# (scripts/function-order) come first in a shared object, behind them what else any process may run at any time: the host
-# pool and the unwinder. GNU's linker has no option for an order, but takes a whole script: its own, with these lines
+# cistern_order_functions(TARGET) puts what the dynamic linker runs itself and the functions of first_functions.txt
+# (scripts/function-order) first in a shared object. The host pool and the unwinder, which any process may run at any
+# time, lie behind them. GNU's linker has no option for an order, but takes a whole script: its own, with these lines
 # added. With another linker the order stays as it is.
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-prog-name=ld OUTPUT_VARIABLE linker
                 OUTPUT_STRIP_TRAILING_WHITESPACE)

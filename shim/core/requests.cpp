@@ -12,6 +12,7 @@
 
 #include "pool/base/blocked_signals.hpp"
 #include "pool/base/file_status.hpp"
+#include "pool/base/forked.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/live.hpp"
@@ -127,8 +128,8 @@ void dismiss_requests() {
 }
 
 void requests_after_fork_in_child() {
-  is_to_end = false;
-  is_there = false;
+  set_in_child(is_to_end, false);
+  set_in_child(is_there, false);
 }
 
 void request_report() {

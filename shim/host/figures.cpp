@@ -42,7 +42,8 @@ KindFigures figures() {
   figures.allocations += allocations;
   *figures.allocated_bytes += account.allocated_bytes();
   if (host_pool::samples_every_block()) figures.temporary = account.temporary_blocks;
-  figures.frees += account.inherited_blocks + allocations - live_blocks;
+  const auto freed = static_cast<std::int64_t>(account.inherited_blocks + allocations - live_blocks);
+  if (freed > 0) figures.frees += static_cast<std::uint64_t>(freed);  // threads at work may make it appear negative
   figures.live_blocks += live_blocks;
   figures.live_bytes += account.live_bytes();
   for (unsigned id = 0; id < host_pool::kClasses; ++id) {

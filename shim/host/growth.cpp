@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/heap/account.hpp"
 #include "pool/heap/samples.hpp"
@@ -177,11 +178,13 @@ void growth_before_fork() { look_lock.lock_for_fork(); }
 void growth_after_fork() { look_lock.unlock_after_fork(); }
 
 void growth_after_fork_in_child() {
-  live_of_sites.clear();
-  all_sites = {};
-  most_bytes = 0;
-  looks = 0;
-  next_look_ms.store(kFirstMs, std::memory_order_relaxed);
+  if (looks) {
+    live_of_sites.clear();
+    all_sites = {};
+    most_bytes = 0;
+    looks = 0;
+  }
+  set_in_child(next_look_ms, kFirstMs);
   growth_after_fork();
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <new>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/base/symbol_table.hpp"
@@ -141,6 +142,7 @@ bool blocks_are_too_many(std::uint64_t limit_ns) {
 
 constinit LongLock judgement_lock;
 constinit bool judged_at_end = false;
+constinit bool was_judged = false;
 constinit AddressRange earlier{};  // memory of the last judgement
 constinit AddressRange own_stack{};
 
@@ -152,6 +154,7 @@ void drop_earlier() {
 
 [[gnu::cold]] void judge_live_memory(const void* stack_in_use, bool at_end) {
   const std::uint64_t limit_ns = options().judging_limit();
+  was_judged = true;
   drop_earlier();
   if (!limit_ns) return;
   Judgement judgement;
@@ -256,7 +259,9 @@ void judging_after_fork_in_child() {
     new (&judgement_lock) LongLock;
     set_judging_thread(nullptr);
   }
-  judged_at_end = false;
+  set_in_child(judged_at_end, false);
+  if (!was_judged) return;
+  was_judged = false;
   earlier = {};
   set_judgement({});
 }

@@ -96,7 +96,7 @@ class Handles {
   // A record that another thread was about to change is lost here. The forking thread takes no lock of a record before
   // the fork, because a call that holds one may wait for a driver.
   void after_fork_in_child() {
-    ++process_number;
+    if (made_) ++process_number;
     lock_.unlock_after_fork();
     for (std::uint32_t i = 0; i < made_; ++i) {
       Slot& slot = *at(i);

@@ -17,6 +17,7 @@
 #include <new>
 
 #include "pool/base/blocked_signals.hpp"
+#include "pool/base/forked.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
@@ -596,9 +597,9 @@ void transfers_after_fork_in_parent() {
 
 // Their threads are not here, nor their contexts: handles are out of use.
 void transfers_after_fork_in_child() {
-  works_for = nullptr;
-  ids_of_parents = ids;
-  unused = nullptr;
+  set_in_child(works_for, nullptr);
+  set_in_child(ids_of_parents, ids);
+  set_in_child(unused, nullptr);
   if (all_transfers)
     for (Transfer* const transfer : *all_transfers) {
       transfer->id.store(0);

@@ -14,6 +14,7 @@
 #include <iterator>
 
 #include "pool/base/file_status.hpp"
+#include "pool/base/forked.hpp"
 #include "pool/base/process_start.hpp"
 #include "shim/process/other_processes.hpp"
 #include "shim/process/run.hpp"
@@ -194,9 +195,9 @@ void note_who_started(Getenv getenv) {
 bool complains_in_silence() { return complains; }
 
 void note_forked() {
-  by_user = shared_path;
+  set_in_child(by_user, shared_path);
   note_forked_from_run();
-  complains = false;
+  set_in_child(complains, false);
 }
 
 bool started_by_user() { return by_user; }

@@ -158,7 +158,7 @@ void say_limited_lines() {
 void log_before_fork() { log_lock.lock_for_fork(); }
 void log_after_fork_in_parent() { log_lock.unlock_after_fork(); }
 void log_after_fork_in_child() {
-  for (LineKind& kind : kinds) kind.count = 0;
+  for (int i = 0; i < kind_count; ++i) kinds[i].count = 0;
   log_after_fork_in_parent();
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "pool/base/forked.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
@@ -122,7 +123,7 @@ pid_t first_of_batch(pid_t process) {
   run_began_ns = started_at_ns(first);
 }
 
-[[gnu::cold]] void note_forked_from_run() { main_of_run = false; }
+[[gnu::cold]] void note_forked_from_run() { set_in_child(main_of_run, false); }
 
 // A judgement makes a child, too.
 [[gnu::cold]] void note_what_was_launched() {

@@ -2,8 +2,8 @@
 // where that is faster.
 #include "shim/opencl/library/queues.hpp"
 
+#include <bit>
 
-#include "pool/base/bit_count.hpp"
 #include "shim/library/queues.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/library/answers.hpp"
@@ -52,7 +52,7 @@ cistern_status fill(const library::BlockPart& target, const void* pattern, std::
   if (!is_there() || !next().clEnqueueFillBuffer.is_there_for(queue)) return CISTERN_NO_DRIVER;
   constexpr std::size_t kPatternMax = 128;
   const bool is_whole = bytes % pattern_bytes == 0 && target.offset % pattern_bytes == 0;
-  if (is_power_of_two(pattern_bytes) && pattern_bytes <= kPatternMax && is_whole)
+  if (std::has_single_bit(pattern_bytes) && pattern_bytes <= kPatternMax && is_whole)
     return status_of(hook::clEnqueueFillBuffer(on(queue), buffer(target), pattern, pattern_bytes, target.offset, bytes,
                                                0, nullptr, nullptr));
   return library::fill_by_copies({copy, wait}, target, pattern, pattern_bytes, bytes, device, queue);
