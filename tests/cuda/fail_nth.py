@@ -21,6 +21,8 @@ WAYS = {
     "plain": None,
     "preload": {},
     "preload, deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
+    "preload, ranges": {"CISTERN_DEVICE_POOL": "ranges"},
+    "preload, ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"},
     "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off"},
     "preload, staged": {"CISTERN_STAGING": "on"},
 }
