@@ -154,6 +154,23 @@ def under_torchs_own_allocator():
     assert torch.cuda.memory_stats()["allocation.all.current"] == 2
     (segment,) = pool.snapshot()
     assert segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"] and outside.numel()
+    assert torch.cuda.memory_allocated() >= 10000
+    with torch.cuda.use_mem_pool(pool):
+        try:
+            empty(1 << 46)
+        except torch.OutOfMemoryError:
+            assert torch.cuda.memory_stats()["num_ooms"] == 1
+        else:
+            raise AssertionError("there is no so much memory")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool.id):
+        captured = empty(3 << 20)
+        captured.zero_()
+    captured.copy_(torch.ones(3 << 20, dtype=torch.uint8))
+    graph.replay()
+    assert int(captured.cpu().sum()) == 0
+    assert any(each["address"] <= captured.data_ptr() < each["address"] + each["total_size"]
+               for each in pool.snapshot()), "it lies in a segment of ours"
 
 
 def graphs_do_not_allocate():
