@@ -153,7 +153,7 @@ static void queries() {
   DO(cudaMemGetInfo(&available, &total));
   cudaPointerAttributes attributes{};
   DO(cudaPointerGetAttributes(&attributes, block));
-  cudaIpcMemHandle_t handle{};  // which the driver has for no memory of a range
+  cudaIpcMemHandle_t handle{};  // the driver refuses memory of a range
   if (!in_ranges()) DO(cudaIpcGetMemHandle(&handle, block));
   DO(cudaFree(block));
   DO(cudaMalloc(&block, kBytes));

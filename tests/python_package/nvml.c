@@ -1,4 +1,4 @@
-// What PyTorch's expandable segments ask NVML for: a machine without NVLink and fabric.
+// A machine without NVLink and fabric: PyTorch's expandable segments ask NVML for them.
 enum { kSuccess = 0, kNotSupported = 3 };
 int nvmlInit_v2(void) { return kSuccess; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, const char** device) {

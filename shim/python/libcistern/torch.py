@@ -9,9 +9,8 @@ Blocks are given again in the order of their stream, as torch's own allocator do
 (Tensor.record_stream) only after that work has ended. Without the preloaded library, blocks of streams other than the
 default one are given again only when their work has ended, and those with record_stream wait for it.
 
-A CUDA graph must not allocate while it is captured, and out of memory is a RuntimeError. pool() gives a
-torch.cuda.MemPool instead: torch's own allocator, with its graphs, statistics and torch.OutOfMemoryError, over large
-blocks of ours.
+A CUDA graph must not allocate while it is captured, and out of memory is a RuntimeError. Neither holds for pool(), a
+torch.cuda.MemPool: torch's own allocator over large blocks of ours.
 """
 import bisect
 import ctypes

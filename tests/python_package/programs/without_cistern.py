@@ -6,7 +6,7 @@ SEED = 20260
 
 
 def wrong(call, *arguments, **named):
-    """What it raises, in a line."""
+    """The error that it raises, in a line."""
     try:
         return f"nothing: {call(*arguments, **named)}"
     except Exception as error:  # noqa: BLE001: any is printed
