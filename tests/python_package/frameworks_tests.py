@@ -75,6 +75,7 @@ class Torch(FrameworkTest):
     def test_streams_memory_and_snapshots(self):
         self.job("torch_job.py", "in_the_order_of_streams", "without_memory", "snapshots", "snapshots_of_whole_blocks",
                  "under_torchs_own_allocator", "graphs_do_not_allocate", "too_late", "leaks_of_tensors")
+        self.job("torch_job.py", "a_pool_that_runs_out", SIMCUDA_MEMORY=str(200 << 20))
 
     def test_without_the_preloaded_library(self):
         self.job("torch_job.py", "unseen", preload=False)
