@@ -59,6 +59,8 @@ TEST_F(Plugins, WithoutTorchThereIsNoException) {
   EXPECT_EQ(cistern_torch_alloc(0, 0, nullptr), nullptr);
   EXPECT_EQ(cistern_torch_alloc(-1, 0, nullptr), nullptr);
   EXPECT_EQ(cistern_torch_alloc(ssize_t{1} << 50, 0, nullptr), nullptr);
+  EXPECT_EQ(cistern_torch_alloc_or_null(ssize_t{1} << 50, 0, nullptr), nullptr);
+  EXPECT_EQ(cistern_torch_alloc_or_null(0, 0, nullptr), nullptr);
   EXPECT_EQ(cistern_torch_alloc(kBytes, 99, nullptr), nullptr);
   cistern_torch_free(nullptr, 0, 0, nullptr);
   cistern_torch_record_stream(nullptr, nullptr);

@@ -148,6 +148,13 @@ class LeftOut(unittest.TestCase):
                 say_once(self, outcome.errors, f"cistern: device 0: {call} failed with 999; "
                                                "CISTERN_DEVICE_POOL=ranges has whole allocations there")
 
+    def test_a_driver_that_opens_no_memory_for_rdma(self):
+        """It says that it can, and cannot: the range has memory without."""
+        outcome = run("ranges", "look", DEVICE_POOL="ranges", simulator={"RDMA_ACCESS_FAILS": 1})
+        self.assertEqual(outcome.lines, run_plain("ranges", "look").lines)
+        self.assertEqual(outcome.errors, "")
+        self.assertGreater(outcome.report["device_ranges"][0]["allocations"], 0)
+
     def test_access_that_fails_from_now_on(self):
         """No more than a few requests try it."""
         outcome = run("ranges", "refused", DEVICE_POOL="ranges")

@@ -38,6 +38,14 @@ class FrameworkTest(package_tests.PackageTest):
                 done = self.execute(self.interpreter, HERE / "programs" / program, case, **options)
                 self.assertEqual(done.stdout.splitlines()[-1:], ["done"])
 
+    def check_as_plain(self, case, **options):
+        """Without Cistern in the program: the same under the preloaded library."""
+        program = HERE / "programs/without_cistern.py"
+        plain, preloaded = (self.execute(self.interpreter, program, case, preload=preload, **options).stdout
+                            for preload in (False, True))
+        self.assertEqual(preloaded, plain)
+        self.assertEqual(plain.splitlines()[-1], "done")
+
     def run_snippets(self, framework):
         """Those of the page."""
         ran = 0
@@ -52,6 +60,14 @@ class FrameworkTest(package_tests.PackageTest):
 class Torch(FrameworkTest):
     name = "torch"
 
+    def test_own_allocator(self):
+        self.check_as_plain("torch")
+
+    def test_own_expandable_segments(self):
+        self.execute("cc", "-shared", "-fPIC", HERE / "nvml.c", "-o", self.folder / "libnvidia-ml.so.1", preload=False)
+        self.check_as_plain("torch", PYTORCH_ALLOC_CONF="expandable_segments:True",
+                            LD_LIBRARY_PATH=f"{ARGUMENTS.driver}:{self.folder}")
+
     def test_figures_are_the_drivers(self):
         self.job("torch_job.py", "figures_are_what_the_script_asked_for")
         self.job("torch_job.py", "figures_are_the_drivers", CISTERN_DEVICE_POOL="off")
@@ -59,6 +75,7 @@ class Torch(FrameworkTest):
     def test_streams_memory_and_snapshots(self):
         self.job("torch_job.py", "in_the_order_of_streams", "without_memory", "snapshots", "snapshots_of_whole_blocks",
                  "under_torchs_own_allocator", "graphs_do_not_allocate", "too_late", "leaks_of_tensors")
+        self.job("torch_job.py", "a_pool_that_runs_out", SIMCUDA_MEMORY=str(200 << 20))
 
     def test_without_the_preloaded_library(self):
         self.job("torch_job.py", "unseen", preload=False)
@@ -89,6 +106,12 @@ class Torch(FrameworkTest):
 
 class Cuda(FrameworkTest):
     name = "cuda"
+
+    def test_own_allocators(self):
+        """CuPy has NVIDIA's runtime inside, which does not start here: its error is compared."""
+        for case in ("bindings", "core", "numba", "cupy"):
+            with self.subTest(case):
+                self.check_as_plain(case)
 
     def test_numba(self):
         self.job("numba_job.py", "by_name", NUMBA_CUDA_MEMORY_MANAGER="libcistern.numba")

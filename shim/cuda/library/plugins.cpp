@@ -1,8 +1,8 @@
 // The allocators of frameworks (cistern/plugins.h), over the pools that any program can make.
 //
-// PyTorch has no answer for "out of memory": it uses the null pointer. But it exports a function that throws one of its
-// errors (c10::detail::torchCheckFail), and the error passes through here. So nothing may be left to be undone when it
-// is called.
+// PyTorch has no answer for an allocator that is "out of memory": it uses the null pointer, except for segments of a
+// MemPool. But it exports a function that throws one of its errors (c10::detail::torchCheckFail), and the error passes
+// through here. So nothing may be left to be undone when it is called.
 #include <string.h>
 
 #include <algorithm>
@@ -94,6 +94,13 @@ cistern_pool* pool_of_torch(cistern_pool_memory memory = CISTERN_SEGMENTS) {
   return pool_named(torchs_pool, "torch", CISTERN_DEVICE, memory);
 }
 
+// No bytes are no block.
+cistern_status allocate_for_torch(ssize_t size, int device, void* stream, void** block) {
+  if (size <= 0) return CISTERN_OK;
+  torch_allocates_here.store(true, std::memory_order_relaxed);
+  return pool_allocate_on(pool_of_torch(), static_cast<std::size_t>(size), device, stream, block);
+}
+
 }  // namespace
 
 // --- PyTorch
@@ -113,12 +120,15 @@ cistern_status torch_pool(cistern_pool** pool) {
 }
 
 void* torch_alloc(ssize_t size, int device, void* stream) {
-  if (size <= 0) return nullptr;
-  torch_allocates_here.store(true, std::memory_order_relaxed);
   void* block = nullptr;
-  const cistern_status status =
-      pool_allocate_on(pool_of_torch(), static_cast<std::size_t>(size), device, stream, &block);
+  const cistern_status status = allocate_for_torch(size, device, stream, &block);
   return status == CISTERN_OK ? block : fail_in_torch({status, static_cast<std::size_t>(size), device});
+}
+
+void* torch_alloc_or_null(ssize_t size, int device, void* stream) {
+  void* block = nullptr;
+  allocate_for_torch(size, device, stream, &block);
+  return block;
 }
 
 void torch_free(void* block, ssize_t, int, void* stream) {

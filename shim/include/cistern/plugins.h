@@ -41,6 +41,9 @@ CISTERN_API cistern_status cistern_block_used_on(void* block, void* stream);
  * (c10::Error: RuntimeError in Python) where it is torch that calls, and otherwise is null: torch itself does not look.
  * Blocks that are allocated while `stream` captures are not given again. */
 CISTERN_API void* cistern_torch_alloc(ssize_t size, int device, void* stream);
+/* The same for a torch.cuda.MemPool: without memory it is null, for torch looks there. It gives back what it retains
+ * outside of such pools, tries again, and raises torch.OutOfMemoryError. */
+CISTERN_API void* cistern_torch_alloc_or_null(ssize_t size, int device, void* stream);
 CISTERN_API void cistern_torch_free(void* block, ssize_t size, int device, void* stream);
 /* As Tensor.record_stream: for set_record_stream_fn. */
 CISTERN_API void cistern_torch_record_stream(void* block, void* stream);

@@ -238,6 +238,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "pool_deallocate_on": (_INT, [_P, _P, _P]),
     "torch_use_whole_blocks": (_INT, []),
     "torch_pool": (_INT, [ctypes.POINTER(_P)]),
+    "torch_alloc_or_null": (_P, [ctypes.c_ssize_t, _INT, _P]),
 }
 
 

@@ -9,8 +9,8 @@ Blocks are given again in the order of their stream, as torch's own allocator do
 (Tensor.record_stream) only after that work has ended. Without the preloaded library, blocks of streams other than the
 default one are given again only when their work has ended, and those with record_stream wait for it.
 
-A CUDA graph must not allocate while it is captured (torch then raises). pool() gives a torch.cuda.MemPool instead:
-torch's own allocator, with graphs and statistics, over large blocks of ours.
+A CUDA graph must not allocate while it is captured, and out of memory is a RuntimeError. Neither holds for pool(), a
+torch.cuda.MemPool: torch's own allocator over large blocks of ours.
 """
 import bisect
 import ctypes
@@ -36,16 +36,19 @@ def _handle():
     return pool
 
 
-def allocator(segments=True):
-    """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch". `segments`: as those of Pool; CisternError:
-    the pool has some already."""
-    torch = _torch()
-    if not segments:
-        check(library().cistern_torch_use_whole_blocks(), "whole blocks for the pool torch")
-    made = torch.cuda.memory.CUDAPluggableAllocator(library_path(), "cistern_torch_alloc", "cistern_torch_free")
+def _pluggable(allocate):
+    made = _torch().cuda.memory.CUDAPluggableAllocator(library_path(), allocate, "cistern_torch_free")
     record_stream = ctypes.cast(library().cistern_torch_record_stream, ctypes.c_void_p).value
     made.allocator().set_record_stream_fn(record_stream)
     return made
+
+
+def allocator(segments=True):
+    """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch". `segments`: as those of Pool; CisternError:
+    the pool has some already."""
+    if not segments:
+        check(library().cistern_torch_use_whole_blocks(), "whole blocks for the pool torch")
+    return _pluggable("cistern_torch_alloc")
 
 
 def use(segments=True):
@@ -60,7 +63,7 @@ def use(segments=True):
 
 def pool():
     """A torch.cuda.MemPool, for `with torch.cuda.use_mem_pool(pool):`, whose segments are blocks of ours."""
-    made = allocator()
+    made = _pluggable("cistern_torch_alloc_or_null")
     mem_pool = _torch().cuda.MemPool(made.allocator())
     mem_pool.cistern_allocator = made  # which must live as long
     return mem_pool

@@ -154,6 +154,31 @@ def under_torchs_own_allocator():
     assert torch.cuda.memory_stats()["allocation.all.current"] == 2
     (segment,) = pool.snapshot()
     assert segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"] and outside.numel()
+    assert torch.cuda.memory_allocated() >= 10000
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool.id):
+        captured = empty(3 << 20)
+        captured.zero_()
+    captured.copy_(torch.ones(3 << 20, dtype=torch.uint8))
+    graph.replay()
+    assert int(captured.cpu().sum()) == 0
+    assert any(each["address"] <= captured.data_ptr() < each["address"] + each["total_size"]
+               for each in pool.snapshot()), "it lies in a segment of ours"
+
+
+def a_pool_that_runs_out():
+    """On a device of 200 MiB: first torch gives back what it retains outside of the pool."""
+    pool = libcistern.torch.pool()
+    empty(100 << 20)
+    with torch.cuda.use_mem_pool(pool):
+        kept = empty(150 << 20)
+        assert torch.cuda.memory_stats()["num_alloc_retries"] == 1
+        try:
+            empty(100 << 20)
+        except torch.OutOfMemoryError:
+            assert torch.cuda.memory_stats()["num_ooms"] == 1 and kept.numel()
+        else:
+            raise AssertionError("there is no so much memory")
 
 
 def graphs_do_not_allocate():
