@@ -89,7 +89,7 @@ inline bool gpu_used() {
   for (const Kind* kind : kinds().subspan(1)) used |= kind->used();
   return used;
 }
-// Called behind that, under no lock. Null: no part waits for it.
+// Called behind that, under no lock, where a thread may be started. Null: no part waits for it.
 inline constinit std::atomic<void (*)()> gpu_state_hook{nullptr};
 inline void call_gpu_state_hook() {
   if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();

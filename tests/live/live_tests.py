@@ -811,7 +811,8 @@ class Hard(Live):
             looking = subprocess.Popen([CISTERN, "snapshot", str(watched.pid), "-o", f"{live}.json"], cwd=self.here,
                                        env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
             time.sleep(0.3)
-            watched.do("allocate")
+            if live == "on":
+                watched.do("allocate")
             self.assertIn("next: cistern report", looking.communicate(timeout=60)[1])
             kinds = json.loads((self.here / f"{live}.json").read_text())["kinds"]
             self.assertIn(kinds["opencl"]["live_blocks"], (2, 3))
