@@ -258,6 +258,14 @@ class Page(Live):
         self.assertEqual(watched.process.communicate(timeout=60), ("65534\n", ""))
         self.assertEqual(watched.process.returncode, 0)
 
+    def test_user_namespaces_are_for_processes_of_one_thread(self):
+        plain = subprocess.run(["unshare", "-U", "id", "-u"], env=ENVIRONMENT, capture_output=True, text=True)
+        if plain.returncode:
+            self.skipTest(f"no user namespace can be made: {plain.stderr}")
+        watched = self.watch("thread", program=("unshare", "-U", "id", "-u"))
+        self.assertEqual(watched.process.communicate(timeout=60), (plain.stdout, ""))
+        self.assertEqual(watched.process.returncode, 0)
+
     def in_own_shared_memory(self, setup):
         """The program's lines of error where `setup`, a shell's line, has prepared another /dev/shm."""
         if os.geteuid():
