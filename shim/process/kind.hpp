@@ -11,6 +11,7 @@
 namespace cistern {
 
 class JudgedMemory;
+struct Options;
 namespace library {
 struct KindMemory;
 }
@@ -24,6 +25,8 @@ struct KindPool {
   std::uint64_t (*trim)(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
   // Most that its parts had of the driver at one time. Null: it has one part.
   std::uint64_t (*reserved_peak_bytes)() = nullptr;
+  // The option that says how much trims by time leave. Null: there is none.
+  std::uint64_t Options::*left_by_time = nullptr;
 };
 
 // A block in the program's hands, as the library shows it.
