@@ -27,7 +27,7 @@ static_assert(elapsed_ns(5, 14) < 10 && elapsed_ns(5, 15) == 10 && elapsed_ns(20
 static_assert(elapsed_ns(5, 6) < UINT64_MAX && elapsed_ns(0, UINT64_MAX - 1) < UINT64_MAX);
 
 // A pool calls this with each of its calls. After the end of an interval it gives back the chunks that were unused for
-// so long. Cistern has no thread for that.
+// so long. There is a thread for that only where the user asks for one.
 class IntervalTrim {
  public:
   void set(const PoolLimits& limits) {

@@ -1,6 +1,7 @@
-// The exported prctl and capset, and what the exported syscall (entry_syscall.S) leaves to a function: they see when
-// the process sets a filter of system calls, whom it lets trace it, and when capabilities change. The call itself is
-// passed on as it is.
+// The exported prctl, capset, unshare and setns, and what the exported syscall (entry_syscall.S) leaves to a function.
+// They see when the process sets a filter of system calls, whom it lets trace it, and when a thread of ours would be in
+// the way. The call itself is passed on as it is.
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
@@ -50,7 +51,8 @@ class Watched {
   const bool matters_;
 };
 
-void capabilities_change() {
+// The kernel has capabilities for each thread, and lets a process of one thread alone into another user namespace.
+void leave_one_thread() {
   if (!cistern::switched_off() && !cistern::system_calls_are_filtered() && cistern::in_own_process())
     cistern::live::dismiss_thread();
 }
@@ -77,7 +79,7 @@ extern "C" {
   static constinit std::atomic<Prctl> known{nullptr};
   Prctl real = known.load(std::memory_order_relaxed);
   if (!real) known.store(real = reinterpret_cast<Prctl>(next_symbol("prctl")), std::memory_order_relaxed);
-  if (option == kSetKeepCapabilities || option == kSetSecureBits) capabilities_change();
+  if (option == kSetKeepCapabilities || option == kSetSecureBits) leave_one_thread();
   const Watched watched(option == kSetSeccomp);
   const int answer = watched.made(real(option, first, second, third, fourth));
   if (option == kSetTracer && answer == 0) cistern::note_permitted_tracer(first);
@@ -85,8 +87,19 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] int capset(void* header, const void* data) {
-  capabilities_change();
+  leave_one_thread();
   return reinterpret_cast<int (*)(void*, const void*)>(next_symbol("capset"))(header, data);
+}
+
+[[gnu::visibility("default")]] int unshare(int flags) {
+  if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) leave_one_thread();
+  return reinterpret_cast<int (*)(int)>(next_symbol("unshare"))(flags);
+}
+
+// `type` 0: any.
+[[gnu::visibility("default")]] int setns(int file, int type) {
+  if (!type || type & (CLONE_NEWUSER | CLONE_NEWNS)) leave_one_thread();
+  return reinterpret_cast<int (*)(int, int)>(next_symbol("setns"))(file, type);
 }
 
 [[gnu::visibility("hidden")]] long cistern_syscall(long number, Word first, Word second, Word third, Word fourth,

@@ -29,6 +29,7 @@
 #include "shim/core/fork.hpp"
 #include "shim/core/gate.hpp"
 #include "shim/core/live.hpp"
+#include "shim/core/maintenance.hpp"
 #include "shim/core/requests.hpp"
 #include "shim/core/suppressions_file.hpp"
 #include "shim/host/hooks/hooks.hpp"
@@ -246,6 +247,7 @@ void hold_others_in_the_list() {
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
 void begin_exit(const void* stack) {
   let_others_go_first();
+  maintenance::end();
   complain_in_silence();
   if ((others_failed() || is_recorded()) && !system_calls_are_filtered() && may_report_here()) hold_standard_error();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
@@ -303,6 +305,7 @@ void in_forked_child() {
   requests_after_fork_in_child();
   watch_signals_in_child();
   live::after_fork_in_child();
+  maintenance::note_start();
 }
 
 RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(next_symbol("__register_atfork")); }
@@ -346,6 +349,7 @@ void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 void on_gpu_state() {
   if (preloaded.load(std::memory_order_relaxed) && options().report != "none") watch_ends_by_signal();
   live::note_gpu_used();
+  maintenance::note_start();
 }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
@@ -447,6 +451,7 @@ extern "C" {
   watch_requests();
   if (options().writes_asked_for_report()) watch_ends_by_signal();
   live::note_start();
+  maintenance::note_start();
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);

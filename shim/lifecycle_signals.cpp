@@ -28,6 +28,7 @@
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/live.hpp"
+#include "shim/core/maintenance.hpp"
 #include "shim/core/requests.hpp"
 #include "shim/judging/judging.hpp"
 #include "shim/lifecycle.hpp"
@@ -344,6 +345,7 @@ void note_stack_for_handlers(std::size_t bytes) {
 void watch_signals_again() {
   if (request_signal) await_requests();
   live::come_back();
+  maintenance::note_start();
   for (Watched& signal : watched)
     if (real_sigaction.load()) watch(signal);
 }

@@ -20,6 +20,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
 #include "shim/core/live.hpp"
+#include "shim/core/maintenance.hpp"
 #include "shim/core/requests.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/judging/judging.hpp"
@@ -82,9 +83,11 @@ void in_forked_child() {
   after_fork_in_child();
   requests_after_fork_in_child();
   live::after_fork_in_child();
+  maintenance::note_start();
 }
 
 void begin_exit() {
+  maintenance::end();
   live::end();
   if (is_recorded()) end_recording();
   if (getpid() != reports_in.load()) return;
@@ -96,11 +99,13 @@ void begin_exit() {
 // Handlers are called in the reverse of the order in which they were registered.
 void watch_end() {
   static constinit std::atomic<bool> watched{false};
-  if ((reports() || is_recorded() || live::bell()) && !watched.exchange(true)) atexit(begin_exit);
+  if ((reports() || is_recorded() || live::bell() || options().maintenance) && !watched.exchange(true))
+    atexit(begin_exit);
 }
 
 void on_gpu_state() {
   live::note_gpu_used();
+  maintenance::note_start();
   watch_end();
 }
 
@@ -114,6 +119,7 @@ void serve() {
   note_recording();
   gpu_state_hook.store(on_gpu_state, std::memory_order_relaxed);
   live::note_start();
+  maintenance::note_start();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   watch_end();
   if (options().wake.starts_with("USR"))

@@ -409,6 +409,9 @@ struct FragmentationFigures {
   bool splits = false;  // cuts what it holds into blocks; else whole blocks are kept, and there are no holes
   std::optional<std::uint64_t> reserved_peak_bytes{}, live_peak_bytes{};
   std::optional<WorstMoment> worst{};
+  // Free memory that went back to the system, by what it went for.
+  std::uint64_t returned_when_asked_bytes = 0, returned_by_age_bytes = 0, returned_under_pressure_bytes = 0,
+                returned_by_maintenance_bytes = 0;
   std::optional<double> internal_ratio() const {
     if (!requested_bytes) return std::nullopt;
     return live_bytes ? 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(live_bytes) : 0.0;

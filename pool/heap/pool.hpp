@@ -131,10 +131,17 @@ struct PageNotes {
   std::uint64_t seen;             // the blocks handed out when the owner last looked
 };
 constexpr unsigned kNotesTogether = 1 << 14;
+// Why free memory goes back.
+enum class Why : std::uint8_t { asked, age, pressure, maintenance };
+constexpr unsigned kWhys = 4;
 struct alignas(kCacheLine) Purges {
   std::atomic<std::uint64_t> pieces;   // that are purged now
   std::atomic<std::uint64_t> idle_ns;  // unused for so long, memory goes back; 0: never
   std::atomic<std::uint32_t> trims;
+  std::atomic<Why> why_trimmed;                           // the last of these
+  std::atomic<std::uint64_t> returned[kWhys];             // bytes
+  std::atomic<bool (*)()> is_scarce;                      // null: there is no answer
+  std::atomic<std::uint64_t> next_question_ns, pause_ns;  // when that is asked next, and how long after the last time
   std::atomic<PageNotes*> notes[kSlicesMax / kNotesTogether];  // made when they are first wanted
 };
 
@@ -170,5 +177,12 @@ struct HostPool {
 
 // Hidden where it is declared, so that code addresses the members directly.
 [[gnu::visibility("hidden")]] extern constinit HostPool the_pool;
+
+inline void note_returned(Why why, std::uint64_t bytes) {
+  the_pool.purges.returned[static_cast<unsigned>(why)].fetch_add(bytes, std::memory_order_relaxed);
+}
+inline std::uint64_t returned_bytes(Why why) {
+  return the_pool.purges.returned[static_cast<unsigned>(why)].load(std::memory_order_relaxed);
+}
 
 }  // namespace cistern::host_pool

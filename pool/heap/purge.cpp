@@ -12,6 +12,7 @@
 #include "pool/heap/kept_span.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
+#include "pool/heap/threads.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -220,16 +221,17 @@ void begin_look(Heap& heap) {
   heap.to_look_at = heap.pages;
 }
 
-void look_at(Heap& heap, Page& page) {
-  if (heap.classes[page.size_class].current == slice_of(&page)) return;
-  if (!was_quiet(page) && !heap.look_at_all) return;
-  if (!is_empty(page)) {
-    purge_page(heap, page);
-  } else {
-    remove_partial(heap, page);
-    retire(heap, page);
-  }
+// The bytes given back.
+std::uint64_t look_at(Heap& heap, Page& page) {
+  if (heap.classes[page.size_class].current == slice_of(&page)) return 0;
+  if (!was_quiet(page) && !heap.look_at_all) return 0;
+  if (!is_empty(page)) return purge_page(heap, page);
+  remove_partial(heap, page);
+  retire(heap, page);
+  return 0;
 }
+
+constexpr std::uint64_t kPauseMinNs = 1'000'000'000, kPauseMaxNs = 64 * kPauseMinNs;
 
 }  // namespace
 
@@ -310,22 +312,62 @@ std::uint64_t purge(Heap& heap) {
   return bytes;
 }
 
+std::uint64_t purge_quiet(Heap& heap) {
+  put_back_all(heap);
+  if (!may_purge()) return 0;
+  const std::uint8_t forks = the_pool.samples.forks_so_far;
+  heap.look_at_all = false;
+  std::uint64_t bytes = 0;
+  for (heap.to_look_at = heap.pages; heap.to_look_at && the_pool.samples.forks_so_far == forks;)
+    bytes += look_at(heap, step_to_next(heap));
+  return bytes;
+}
+
+// The first question comes late: most processes end before.
+[[gnu::hot]] void ask_when_scarce(IsScarce is_scarce) {
+  purges.next_question_ns.store(region_system.now_ns() + kPauseMinNs, std::memory_order_relaxed);
+  purges.is_scarce.store(is_scarce, std::memory_order_relaxed);
+}
+
+// Where little was free, the next question comes later: it is memory in use that is scarce.
+bool relieve_if_scarce(IsScarce is_scarce) {
+  constexpr std::uint64_t kLittle = 1 << 20;
+  const std::uint64_t now = region_system.now_ns();
+  std::uint64_t due = purges.next_question_ns.load(std::memory_order_relaxed);
+  std::uint64_t pause = std::max(purges.pause_ns.load(std::memory_order_relaxed), kPauseMinNs);
+  if (now < due || !purges.next_question_ns.compare_exchange_strong(due, now + pause)) return false;
+  const bool scarce = is_scarce();
+  pause = scarce && relieve() < kLittle ? std::min(2 * pause, kPauseMaxNs) : kPauseMinNs;
+  purges.pause_ns.store(pause, std::memory_order_relaxed);
+  return scarce;
+}
+
 void note_time(Heap& heap) {
   const std::uint64_t idle_ns = purges.idle_ns.load(std::memory_order_relaxed);
-  if (!idle_ns || heap.look_is_due) return;
+  const bool asks = purges.is_scarce.load(std::memory_order_relaxed);
+  if ((!idle_ns || heap.look_is_due) && !asks) return;
   const std::uint64_t now = region_system.now_ns();
+  heap.question_is_due = asks && now >= purges.next_question_ns.load(std::memory_order_relaxed);
+  if (!idle_ns) return;
   if (!heap.next_look_ns) heap.next_look_ns = now + idle_ns / 2;
-  heap.look_is_due = now >= heap.next_look_ns;
+  heap.look_is_due |= now >= heap.next_look_ns;
 }
 
 void purge_slowly(Heap& heap) {
   if (region_system.keeps_pages) {
-    heap.look_is_due = false;
+    heap.look_is_due = heap.question_is_due = false;
     heap.trims_seen = purges.trims.load(std::memory_order_relaxed);
   }
   if (!may_purge()) return;
+  if (heap.question_is_due) {
+    heap.question_is_due = false;
+    relieve_if_scarce(purges.is_scarce.load(std::memory_order_relaxed));
+    if (!purge_is_due(heap)) return;
+  }
   if (!heap.to_look_at) begin_look(heap);
-  for (unsigned i = 0; i < kPagesOfAStep && heap.to_look_at; ++i) look_at(heap, step_to_next(heap));
+  std::uint64_t bytes = 0;
+  for (unsigned i = 0; i < kPagesOfAStep && heap.to_look_at; ++i) bytes += look_at(heap, step_to_next(heap));
+  note_returned(heap.look_at_all ? purges.why_trimmed.load(std::memory_order_relaxed) : Why::age, bytes);
   heap.look_is_due = heap.to_look_at != 0;
   if (!heap.look_is_due) look_for_idle();
   do_chosen_work();

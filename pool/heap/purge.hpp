@@ -11,7 +11,7 @@
 //
 //   purge            trim() for the calling thread's heap and what ended threads left (threads.cpp)
 //   purge_if_due     each thread, for its own heap, now and then: what was not used since its last look; and everything
-//                    after another thread's trim()
+//                    after another thread's trim(), or where memory is scarce (ask_when_scarce)
 #pragma once
 #include "pool/heap/heap.hpp"
 
@@ -58,12 +58,22 @@ void forget_purged(Page& page);
 
 // Gives back what can be of the heap's pages; the bytes. The heap is the calling thread's, or no thread's.
 std::uint64_t purge(Heap& heap);
+// The same of the pages whose blocks are as they were at the last look.
+std::uint64_t purge_quiet(Heap& heap);
 
-// Whether the heap is to be looked at, by the clock.
+// Threads that allocate ask at most once a second, under no lock of ours, whether memory is scarce. Where it is, all
+// that is free goes back.
+using IsScarce = bool (*)();
+void ask_when_scarce(IsScarce is_scarce);
+// The same for another thread, with a question of its own. Whether memory is scarce; false: it is too early to ask.
+bool relieve_if_scarce(IsScarce is_scarce);
+
+// Whether the heap is to be looked at, and whether memory may be scarce, by the clock.
 void note_time(Heap& heap);
 void purge_slowly(Heap& heap);
 inline bool purge_is_due(const Heap& heap) {
-  return heap.look_is_due || heap.trims_seen != the_pool.purges.trims.load(std::memory_order_relaxed);
+  return heap.look_is_due || heap.question_is_due ||
+         heap.trims_seen != the_pool.purges.trims.load(std::memory_order_relaxed);
 }
 // To be called like do_chosen_work().
 inline void purge_if_due() {

@@ -317,6 +317,128 @@ TEST(HostPurgeTest, WhatEndedThreadsLeftGoesBack) {
   EXPECT_EQ(test::region_fault(), "");
 }
 
+// --- What a thread of the program's own does not do
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+void take_over_clock() {
+  clock_ns = region_system.now_ns();
+  region_system.now_ns = [] { return clock_ns.load(); };
+  the_pool.purges.next_question_ns = 0;
+  the_pool.purges.pause_ns = 0;
+}
+
+TEST(HostPurgeTest, WhatNobodyUsedForLongGoesBackFromAnyThread) {
+  in_child([] {
+    take_over_clock();
+    trim(0);
+    std::mt19937 random(1);
+    std::vector<Held> left, own = make_blocks();
+    free_most(own, 300, random);
+    Worker().run([&] {
+      left = make_blocks();
+      free_most(left, 300, random);
+    });
+    void* const large = get(std::size_t{32} << 20);
+    ASSERT_EQ(put(large), Freed::yes);
+    const std::uint64_t purged = purged_bytes(), dirty = region_figures().dirty_bytes,
+                        maintained = returned_bytes(Why::maintenance);
+    Worker cleaner;
+    cleaner.run([&] {
+      EXPECT_EQ(trim_unused(10 * kSecond), 0u);
+      clock_ns += 11 * kSecond;
+      std::uint64_t bytes = trim_unused(10 * kSecond);  // the first look at pages
+      bytes += trim_unused(10 * kSecond);
+      EXPECT_GT(bytes, std::uint64_t{36} << 20);
+      EXPECT_EQ(returned_bytes(Why::maintenance), maintained + bytes);
+    });
+    EXPECT_LT(region_figures().dirty_bytes + (30 << 20), dirty);
+    EXPECT_GT(purged_bytes(), purged + (4 << 20)) << "of the thread that ended";
+    EXPECT_LT(purged_bytes(), purged + (36 << 20)) << "not of the one that lives";
+    // Nothing is as it was: blocks that were purged are handed out again.
+    std::vector<Held> more = make_blocks();
+    free_all(more);
+    free_all(left);
+    free_all(own);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostPurgeTest, WhatSomebodyUsesStays) {
+  in_child([] {
+    take_over_clock();
+    trim(0);
+    Worker cleaner;
+    std::vector<Held> left;
+    std::mt19937 random(1);
+    for (int round = 0; round < 4; ++round) {
+      // A thread ends and the next one takes its heap over; a large block is freed, and taken again.
+      Worker().run([&] {
+        free_all(left);
+        left = make_blocks();
+        free_most(left, 300, random);
+      });
+      ASSERT_EQ(put(get(std::size_t{32} << 20)), Freed::yes);
+      clock_ns += 6 * kSecond;
+      cleaner.run([] { EXPECT_EQ(trim_unused(10 * kSecond), 0u); });
+    }
+    free_all(left);
+  });
+}
+
+TEST(HostPurgeTest, WhereMemoryIsScarceAllThatIsFreeGoesBackAtOnce) {
+  in_child([] {
+    take_over_clock();
+    give_back_after(100 * kSecond);
+    trim(0);
+    static int questions = 0;
+    static bool scarce = false;
+    ask_when_scarce([] { return ++questions, scarce; });
+    std::mt19937 random(1);
+    std::vector<Held> own = make_blocks(), more;
+    free_most(own, 300, random);
+    const auto allocate_some = [&] {
+      for (int i = 0; i < 6000; ++i) more.push_back({get(5000), 5000, 0});
+      for (const Held& one : more) ASSERT_EQ(put(one.block), Freed::yes);
+      more.clear();
+    };
+    allocate_some();
+    EXPECT_EQ(questions, 0) << "the first second";
+    clock_ns += 2 * kSecond;
+    allocate_some();
+    EXPECT_EQ(questions, 1) << "once a second";
+    EXPECT_EQ(purged_bytes(), 0u);
+    scarce = true;
+    clock_ns += 2 * kSecond;
+    allocate_some();
+    EXPECT_EQ(questions, 2);
+    EXPECT_GT(purged_bytes(), std::uint64_t{4} << 20);
+    EXPECT_GT(returned_bytes(Why::pressure), std::uint64_t{4} << 20);
+    // Where nothing comes back it is asked less and less often.
+    for (int second = 0; second < 200; ++second) {
+      clock_ns += kSecond;
+      relieve_if_scarce(the_pool.purges.is_scarce);
+    }
+    EXPECT_LT(questions, 20);
+    EXPECT_GT(questions, 6);
+    free_all(own);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostPurgeTest, WhatIsReservedStaysWhereMemoryIsScarce) {
+  in_child([] {
+    trim(0);
+    ASSERT_EQ(reserve_spans(64, 4), 4u);
+    const std::uint64_t dirty = region_figures().dirty_bytes;
+    relieve();
+    trim_unused(0);
+    EXPECT_GE(region_figures().dirty_bytes, std::uint64_t{4} * 64 * kSliceBytes);
+    EXPECT_LE(region_figures().dirty_bytes, dirty);
+    trim(0);
+    EXPECT_EQ(region_figures().dirty_bytes, 0u);
+  });
+}
+
 // --- Races
 // While the system takes pieces, a foreign function allocates, frees the last block of the page, trims, forks.
 TEST(HostPurgeTest, CallsOfTheSystemComeBackToThePool) {
@@ -382,9 +504,16 @@ TEST(HostPurgeTest, TrimsBesideThreadsThatAllocateAndFree) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> trimmers, threads;
   for (int i = 0; i < 2; ++i)
-    trimmers.emplace_back([&] {
+    trimmers.emplace_back([&, i] {
       test::prepare_end_of_heap();
-      while (!stop) trim(0);
+      while (!stop) {
+        if (i) {
+          trim(0);
+        } else {
+          trim_unused(1);  // pages that two looks find unchanged
+          relieve();
+        }
+      }
     });
   std::atomic<void*> passed[64] = {};
   for (unsigned t = 0; t < 3; ++t)
@@ -430,7 +559,7 @@ TEST(HostPurgeTest, ForksBesideTrims) {
       while (!stop) {
         std::vector<Held> more = make_blocks();
         free_most(more, 100, own);
-        trim(0);
+        t ? trim(0) : trim_unused(1);
         for (const Held& one : more) ASSERT_EQ(put(one.block), Freed::yes);
       }
     });

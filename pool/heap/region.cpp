@@ -37,9 +37,7 @@ void unlink(Page* span) {
 // The unit of Page::dirty_since: when most of a dirty span became free.
 constexpr std::uint64_t kStampNs = 16'777'216;
 
-std::uint32_t stamp_of_now() {
-  return region.idle_limit_ns ? static_cast<std::uint32_t>(region_system.now_ns() / kStampNs) : 0;
-}
+std::uint32_t stamp_of_now() { return static_cast<std::uint32_t>(region_system.now_ns() / kStampNs); }
 
 void link(Slice first, std::uint32_t slices, Sort sort, std::uint32_t since) {
   Page* const span = page_at(first);
@@ -387,19 +385,26 @@ void give_addresses_back() {
   }
 }
 
-void give_back_idle() {
-  if (!region.idle_limit_ns || region_system.keeps_pages) return;
-  const std::uint64_t now = region_system.now_ns();
-  if (now < region.next_look_ns) return;
-  region.next_look_ns = now + region.idle_limit_ns / 4;
+// Dirty spans that were not used for so long, but for as much as is reserved. The slices.
+std::uint64_t give_back_unused_for(std::uint64_t unused_ns) {
+  const std::uint64_t now = region_system.now_ns(), before = region.free_slices[kDirty];
   for (unsigned bin = region.bins[kDirty].next_used(0); bin < kBins; bin = region.bins[kDirty].next_used(bin + 1)) {
     for (Slice at = region.bins[kDirty].first[bin]; at;) {
       Page& span = *page_at(at);
       at = span.next;
       if (region.free_slices[kDirty] < region.dirty_min + span.slices) continue;
-      if (now - span.dirty_since * kStampNs >= region.idle_limit_ns) give_back(span);
+      if (now - span.dirty_since * kStampNs >= unused_ns) give_back(span);
     }
   }
+  return before - region.free_slices[kDirty];
+}
+
+void give_back_idle() {
+  if (!region.idle_limit_ns || region_system.keeps_pages) return;
+  const std::uint64_t now = region_system.now_ns();
+  if (now < region.next_look_ns) return;
+  region.next_look_ns = now + region.idle_limit_ns / 4;
+  note_returned(Why::age, give_back_unused_for(region.idle_limit_ns) * kSliceBytes);
 }
 
 // --- How much dirty memory is kept
@@ -958,6 +963,7 @@ RegionFigures region_figures() {
 void restart_region_figures() {
   const RegionHeld held;
   region.times_grown = region.times_given_back = region.spans_fresh = 0;
+  for (std::atomic<std::uint64_t>& bytes : the_pool.purges.returned) bytes.store(0, std::memory_order_relaxed);
 }
 
 [[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {
@@ -975,6 +981,18 @@ std::uint64_t trim_region(std::uint64_t keep_bytes) {
     keep_dirty_at_most(slices_in(keep_bytes));
     give_addresses_back();
     given = before - region.free_slices[kDirty];
+  }
+  do_chosen_work();
+  return given * kSliceBytes;
+}
+
+std::uint64_t give_back_unused(std::uint64_t unused_ns) {
+  std::uint64_t given = 0;
+  {
+    const LockedUnlessForking hold(region.lock);
+    if (!hold || region_system.keeps_pages) return 0;
+    take_back_set_aside();
+    given = give_back_unused_for(unused_ns);
   }
   do_chosen_work();
   return given * kSliceBytes;

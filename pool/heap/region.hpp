@@ -90,6 +90,8 @@ std::size_t reserve_spans(std::uint32_t slices, std::size_t count);
 
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
 std::uint64_t trim_region(std::uint64_t keep_bytes);
+// The same for those that were not used for so long, but for what is reserved.
+std::uint64_t give_back_unused(std::uint64_t unused_ns);
 
 // For memory that is about to be touched as a whole.
 void make_resident(Slice first, std::uint32_t slices);

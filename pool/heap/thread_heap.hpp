@@ -125,10 +125,12 @@ struct Heap : HeapLists {
   KeptSpan kept;
   std::uint32_t last_freed_slices = 0;
   Heap* next_unused = nullptr;  // or the next heap that was started late
+  std::uint64_t parked_ns = 0;
   // purge.hpp
   std::uint64_t next_look_ns = 0;
   std::uint32_t visits = 0;  // to pages for blocks
   bool look_is_due = false;
+  bool question_is_due = false;  // whether memory is scarce
   bool look_at_all = false;      // the look that goes on is for what is in use too
   std::uint32_t trims_seen = 0;  // of other threads
   Slice to_look_at = 0;          // the page at which a look goes on; 0: none goes on

@@ -76,6 +76,7 @@ void set_owner(Heap& heap, std::uintptr_t owner) {
 void park(Heap& heap) {
   set_owner(heap, 0);
   heap.in_use = false;
+  heap.parked_ns = region_system.now_ns();
   heap.next_unused = threads.parked;
   threads.parked = &heap;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -84,10 +85,11 @@ void park(Heap& heap) {
       std::memory_order_relaxed);
 }
 
-Heap* unpark() {
-  Heap* const heap = threads.parked;
+// `at`: where it hangs in their list, which begins with the one that was parked last. Null: there is none.
+Heap* unpark(Heap*& at = threads.parked) {
+  Heap* const heap = at;
   if (!heap) return nullptr;
-  threads.parked = heap->next_unused;
+  at = heap->next_unused;
   threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   threads.parked_pages.store(
       threads.parked_pages.load(std::memory_order_relaxed) - heap->page_count.load(std::memory_order_relaxed),
@@ -377,11 +379,14 @@ Page* adopt(Heap& heap, unsigned id) {
 
 namespace {
 
-// All pages that ended threads left, in a heap that no thread has; null: there are none, or no memory for the heap. A
-// thread that frees one of their blocks sends it to the heap's inbox.
-Heap* take_orphans() {
+// All pages that threads left which ended so long ago, in a heap that no thread has; null: there are none, or no memory
+// for the heap. A thread that frees one of their blocks sends it to the heap's inbox.
+Heap* take_orphans(std::uint64_t unused_ns) {
   const Locked hold(threads.lock);
-  while (Heap* const parked = unpark()) dissolve(*parked);
+  const std::uint64_t now = region_system.now_ns();
+  Heap** at = &threads.parked;
+  while (*at && now - (*at)->parked_ns < unused_ns) at = &(*at)->next_unused;
+  while (Heap* const parked = unpark(*at)) dissolve(*parked);
   tidy_orphanage();
   Heap* const keeper = orphanage.pages ? new_heap() : nullptr;
   if (!keeper) return nullptr;
@@ -395,27 +400,49 @@ Heap* take_orphans() {
   return keeper;
 }
 
-std::uint64_t purge_orphans() {
-  Heap* const keeper = take_orphans();
+std::uint64_t purge_orphans(std::uint64_t unused_ns) {
+  Heap* const keeper = take_orphans(unused_ns);
   if (!keeper) return 0;
-  const std::uint64_t bytes = purge(*keeper);
+  const std::uint64_t bytes = unused_ns ? purge_quiet(*keeper) : purge(*keeper);
   const Locked hold(threads.lock);
   if (!keeper->forked_away) dissolve(*keeper);  // in a child, it is reclaimed like those of other threads
+  return bytes;
+}
+
+// All heaps: those of other threads when these next allocate.
+std::uint64_t purge_heaps(Why why) {
+  std::uint64_t bytes = 0;
+  if (Heap* const heap = this_heap()) {
+    flush_batches(*heap);
+    bytes += purge(*heap);
+  }
+  bytes += purge_orphans(0);
+  the_pool.purges.why_trimmed.store(why, std::memory_order_relaxed);
+  const std::uint32_t trims = the_pool.purges.trims.fetch_add(1, std::memory_order_relaxed);
+  if (Heap* const heap = this_heap()) heap->trims_seen = trims + 1;
+  return bytes;
+}
+
+std::uint64_t counted(Why why, std::uint64_t bytes) {
+  note_returned(why, bytes);
   return bytes;
 }
 
 }  // namespace
 
 unsigned long trim(unsigned long keep_bytes) {
-  std::uint64_t bytes = 0;
-  if (Heap* const heap = this_heap()) {
-    flush_batches(*heap);
-    bytes += purge(*heap);
-  }
-  bytes += purge_orphans();
-  const std::uint32_t trims = the_pool.purges.trims.fetch_add(1, std::memory_order_relaxed);
-  if (Heap* const heap = this_heap()) heap->trims_seen = trims + 1;
-  return bytes + trim_region(keep_bytes);
+  const std::uint64_t bytes = purge_heaps(Why::asked);
+  return counted(Why::asked, bytes + trim_region(keep_bytes));
+}
+
+std::uint64_t relieve() {
+  const std::uint64_t bytes = purge_heaps(Why::pressure);
+  return counted(Why::pressure, bytes + give_back_unused(0));
+}
+
+std::uint64_t trim_unused(std::uint64_t unused_ns) {
+  const std::uint64_t bytes = purge_orphans(unused_ns);
+  return counted(Why::maintenance, bytes + give_back_unused(unused_ns));
 }
 
 void threads_before_fork() {

@@ -3,19 +3,23 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string_view>
 
 #include "pool/base/blocked_signals.hpp"
+#include "pool/base/clock.hpp"
 #include "pool/base/file_status.hpp"
 #include "pool/base/forked.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/live.hpp"
+#include "shim/core/maintenance.hpp"
 #include "shim/judging/judging.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -38,8 +42,9 @@ constinit std::atomic<std::uint32_t> own_bell{0};
 
 constinit pthread_t thread;
 constinit std::atomic<bool> is_there{false};
+constinit std::atomic<std::uint32_t> has_left{0};  // 1: it has
 
-constexpr timespec kLook{1, 0};
+constexpr std::uint64_t kLookNs = 1'000'000'000;
 
 int own_pid() { return static_cast<int>(system_call(SYS_getpid)); }
 
@@ -49,15 +54,20 @@ std::atomic<std::uint32_t>& current_bell() {
 }
 
 // Other processes ring the page's bell.
-void futex(std::atomic<std::uint32_t>& word, int operation, unsigned value) {
+void futex(std::atomic<std::uint32_t>& word, int operation, unsigned value, std::uint64_t at_most_ns = 0) {
+  const timespec at_most{static_cast<time_t>(at_most_ns / kLookNs), static_cast<long>(at_most_ns % kLookNs)};
   system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), static_cast<std::uintptr_t>(operation), value,
-              reinterpret_cast<std::uintptr_t>(&kLook), 0, 0);
+              reinterpret_cast<std::uintptr_t>(&at_most), 0, 0);
 }
 
-void ring() {
-  std::atomic<std::uint32_t>& bell = current_bell();
+void ring(std::atomic<std::uint32_t>& bell) {
   bell.fetch_add(1);
   futex(bell, FUTEX_WAKE, 1);
+}
+// The thread may still wait at the one of before there was a page.
+void ring() {
+  ring(own_bell);
+  if (std::atomic<std::uint32_t>* const of_page = live::bell()) ring(*of_page);
 }
 
 // The program's threads have all ended, the first one by pthread_exit: a thread that waits here would keep it alive.
@@ -72,21 +82,34 @@ bool is_last_thread() {
 }
 
 // Requests that come while one is answered are one.
-void* answer_requests(void*) {
-  note_own_thread(static_cast<int>(system_call(SYS_gettid)));
-  for (;;) {
+void answer_until_dismissed() {
+  for (std::uint64_t looked_ns = coarse_monotonic_ns();;) {
     std::atomic<std::uint32_t>& bell = current_bell();
     const std::uint32_t rung = bell.load();
-    if (is_to_end.load()) return nullptr;
+    if (is_to_end.load()) return;
     const int process = asked.exchange(0);
+    std::uint64_t rest_ns = kLookNs;
     if (phase() == Phase::running) {
       if (process == own_pid()) report_now();
       live::answer();
+      rest_ns = std::min(rest_ns, maintenance::work());
     }
     if (bell.load() != rung) continue;
-    futex(bell, FUTEX_WAIT, rung);
-    if (bell.load() == rung && is_last_thread()) return nullptr;
+    futex(bell, FUTEX_WAIT, rung, rest_ns);
+    if (bell.load() != rung || coarse_monotonic_ns() - looked_ns < kLookNs / 2) continue;
+    if (is_last_thread()) return;
+    looked_ns = coarse_monotonic_ns();
   }
+}
+
+void* begin_thread(void*) {
+  static constexpr char kName[] = "cistern";
+  system_call(SYS_prctl, PR_SET_NAME, reinterpret_cast<std::uintptr_t>(kName));
+  note_own_thread(static_cast<int>(system_call(SYS_gettid)));
+  answer_until_dismissed();
+  has_left = 1;
+  futex(has_left, FUTEX_WAKE, 1);
+  return nullptr;
 }
 
 // A report needs some hundred KiB, and the program may have made the stacks of its threads small.
@@ -101,7 +124,7 @@ bool create_thread() {
   if (!create || !init || !stack || !set_stack || !destroy || init(&how)) return false;
   std::size_t bytes = 0;
   if (stack(&how, &bytes) == 0 && bytes < kStackBytesMin) set_stack(&how, kStackBytesMin);
-  const bool started = create(&thread, &how, answer_requests, nullptr) == 0;
+  const bool started = create(&thread, &how, begin_thread, nullptr) == 0;
   destroy(&how);
   return started;
 }
@@ -110,7 +133,11 @@ bool create_thread() {
 
 // None of the program's signals is for it. The C library's own are not blocked: setuid waits for all threads.
 bool await_requests() {
-  if (is_there.exchange(true)) return true;
+  if (is_there.exchange(true)) {
+    ring();
+    return true;
+  }
+  has_left = 0;
   const Uncounted uncounted;
   const SignalsBlocked blocked;
   is_there = create_thread();
@@ -125,6 +152,18 @@ void dismiss_requests() {
   join(thread, nullptr);
   is_to_end = false;
   is_there = false;
+}
+
+// A thread that does not leave may wait for what the exiting one has: it stays asleep, or ends with the process.
+void dismiss_requests_at_exit() {
+  constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+  if (!is_there.load()) return;
+  is_to_end = true;
+  ring();
+  const std::uint64_t begin_ns = coarse_monotonic_ns();
+  while (!has_left.load() && coarse_monotonic_ns() - begin_ns < kPatienceNs)
+    futex(has_left, FUTEX_WAIT, 0, kPatienceNs);
+  if (has_left.load()) dismiss_requests();
 }
 
 void requests_after_fork_in_child() {

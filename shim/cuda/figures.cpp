@@ -371,8 +371,9 @@ void add_judged(JudgedMemory& memory) {
 }
 
 constexpr KindPool kPools[] = {
-    {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>, reserved_peak_on_devices},
-    {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>},
+    {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>, reserved_peak_on_devices,
+     &Options::device_pool_min},
+    {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>, nullptr, &Options::pinned_pool_min},
 };
 constexpr const library::KindMemory* kMemory[] = {&device_memory, &pinned_memory, &managed_memory};
 

@@ -57,18 +57,20 @@ Functions functions_below() {
 #undef CISTERN_REAL
 
 CudaState& make_state() {
-  Uncounted uncounted;
-  const Missing missing = missing_functions();  // the driver is looked for before our lock is taken
   CudaState* made = nullptr;
   {
-    Locked hold(state_lock);
-    if (CudaState* const others = the_state.load(std::memory_order_acquire)) return *others;
-    made = new (state_memory) CudaState(functions_below(), missing);
-    the_state.store(made, std::memory_order_release);
-    gpu_state_made.store(true, std::memory_order_release);
+    const Uncounted uncounted;
+    const Missing missing = missing_functions();  // the driver is looked for before our lock is taken
+    {
+      const Locked hold(state_lock);
+      if (CudaState* const others = the_state.load(std::memory_order_acquire)) return *others;
+      made = new (state_memory) CudaState(functions_below(), missing);
+      the_state.store(made, std::memory_order_release);
+      gpu_state_made.store(true, std::memory_order_release);
+    }
+    say_missing(missing);
   }
   call_gpu_state_hook();
-  say_missing(missing);
   return *made;
 }
 

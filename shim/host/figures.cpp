@@ -81,6 +81,10 @@ std::optional<FragmentationFigures> fragmentation(std::optional<double> requeste
   figures.largest_free_bytes = std::min(figures.largest_free_bytes, figures.free_bytes);
   figures.splits = true;
   figures.reserved_peak_bytes = std::max(region.peak_reserved_bytes, reserved);
+  figures.returned_when_asked_bytes = returned_bytes(host_pool::Why::asked);
+  figures.returned_by_age_bytes = returned_bytes(host_pool::Why::age);
+  figures.returned_under_pressure_bytes = returned_bytes(host_pool::Why::pressure);
+  figures.returned_by_maintenance_bytes = returned_bytes(host_pool::Why::maintenance);
   return figures;
 }
 

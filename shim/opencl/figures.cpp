@@ -252,7 +252,7 @@ void add_judged(JudgedMemory& memory) {
   s->counted.for_each(hand_out);
 }
 
-constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};
+constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim, nullptr, &Options::opencl_pool_min}};
 constexpr const library::KindMemory* kMemory[] = {&buffer_memory};
 
 }  // namespace

@@ -39,12 +39,12 @@ Functions functions_below() {
 #undef CISTERN_REAL
 
 OpenclState& make_state() {
-  Uncounted uncounted;
-  next();  // the loader is looked for before our lock is taken
-  learn_whether_objects_have_tables();
   OpenclState* made = nullptr;
   {
-    Locked hold(state_lock);
+    const Uncounted uncounted;
+    next();  // the loader is looked for before our lock is taken
+    learn_whether_objects_have_tables();
+    const Locked hold(state_lock);
     if (OpenclState* const others = the_state.load(std::memory_order_acquire)) return *others;
     made = new (state_memory) OpenclState(functions_below());
     restore_layers_variable();

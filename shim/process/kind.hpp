@@ -11,6 +11,7 @@
 namespace cistern {
 
 class JudgedMemory;
+struct Options;
 namespace library {
 struct KindMemory;
 }
@@ -24,6 +25,8 @@ struct KindPool {
   std::uint64_t (*trim)(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
   // Most that its parts had of the driver at one time. Null: it has one part.
   std::uint64_t (*reserved_peak_bytes)() = nullptr;
+  // The option that says how much trims by time leave. Null: there is none.
+  std::uint64_t Options::*left_by_time = nullptr;
 };
 
 // A block in the program's hands, as the library shows it.
@@ -89,7 +92,7 @@ inline bool gpu_used() {
   for (const Kind* kind : kinds().subspan(1)) used |= kind->used();
   return used;
 }
-// Called behind that, under no lock. Null: no part waits for it.
+// Called behind that, under no lock, where a thread may be started. Null: no part waits for it.
 inline constinit std::atomic<void (*)()> gpu_state_hook{nullptr};
 inline void call_gpu_state_hook() {
   if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();

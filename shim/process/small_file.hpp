@@ -48,8 +48,8 @@ class SmallFile {
 // A path that is too long is cut, and names no file.
 class FilePath {
  public:
-  explicit FilePath(std::string_view text) { add(text); }
-  void add(std::string_view text) { bytes_ += text.copy(text_ + bytes_, sizeof text_ - 1 - bytes_); }
+  constexpr explicit FilePath(std::string_view text) { add(text); }
+  constexpr void add(std::string_view text) { bytes_ += text.copy(text_ + bytes_, sizeof text_ - 1 - bytes_); }
   // Adds the rest of the line of `text` that has `marker`; false: no line has it.
   bool add_rest_of_line(const char* text, const char* marker) {
     const char* const at = strstr(text, marker);
@@ -59,6 +59,7 @@ class FilePath {
     return true;
   }
   const char* text() const { return text_; }
+  std::string_view view() const { return {text_, bytes_}; }
 
  private:
   char text_[640] = {};

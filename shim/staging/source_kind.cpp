@@ -11,8 +11,8 @@
 #include "pool/base/page_size.hpp"
 #include "pool/heap/pages.hpp"
 #include "pool/limits.hpp"
+#include "shim/process/open_file.hpp"
 #include "shim/process/system_filter.hpp"
-#include "shim/staging/open_file.hpp"
 
 namespace cistern {
 namespace {

@@ -763,6 +763,8 @@ class OptionLines(HostTest):
             ("CISTERN_DEVICE_LIMIT", ""):
                 "'' is not a size such as 512MiB or 1.5GB; the limit is half of each device's memory",
             ("CISTERN_TRIM_INTERVAL", "soon"): "'soon' is not a time such as 250ms, 300s or 1.5h; using 300s",
+            ("CISTERN_MAINTENANCE", "often"): "'often' is not a time such as 250ms, 300s or 1.5h; using 0",
+            ("CISTERN_MAINTENANCE", "-1s"): "'-1s' is not a time such as 250ms, 300s or 1.5h; using 0",
             ("CISTERN_REPORT_FORMAT", "xml"): "'xml' is not text, json or both; using text",
             ("CISTERN_POOOL", "1"): "no such option (did you mean CISTERN_OPENCL_POOL?)",
             ("CISTERN_REPROT", "x"): "no such option (did you mean CISTERN_REPORT?)",

@@ -258,6 +258,14 @@ class Page(Live):
         self.assertEqual(watched.process.communicate(timeout=60), ("65534\n", ""))
         self.assertEqual(watched.process.returncode, 0)
 
+    def test_user_namespaces_are_for_processes_of_one_thread(self):
+        plain = subprocess.run(["unshare", "-U", "id", "-u"], env=ENVIRONMENT, capture_output=True, text=True)
+        if plain.returncode:
+            self.skipTest(f"no user namespace can be made: {plain.stderr}")
+        watched = self.watch("thread", program=("unshare", "-U", "id", "-u"))
+        self.assertEqual(watched.process.communicate(timeout=60), (plain.stdout, ""))
+        self.assertEqual(watched.process.returncode, 0)
+
     def in_own_shared_memory(self, setup):
         """The program's lines of error where `setup`, a shell's line, has prepared another /dev/shm."""
         if os.geteuid():
@@ -811,7 +819,8 @@ class Hard(Live):
             looking = subprocess.Popen([CISTERN, "snapshot", str(watched.pid), "-o", f"{live}.json"], cwd=self.here,
                                        env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
             time.sleep(0.3)
-            watched.do("allocate")
+            if live == "on":
+                watched.do("allocate")
             self.assertIn("next: cistern report", looking.communicate(timeout=60)[1])
             kinds = json.loads((self.here / f"{live}.json").read_text())["kinds"]
             self.assertIn(kinds["opencl"]["live_blocks"], (2, 3))

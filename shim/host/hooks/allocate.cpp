@@ -18,9 +18,11 @@
 #include <bit>
 
 #include "pool/base/bit_count.hpp"
+#include "pool/base/clock.hpp"
 #include "pool/base/page_size.hpp"
 #include "pool/heap/blocks.hpp"
 #include "pool/heap/medium.hpp"
+#include "pool/heap/purge.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
@@ -29,6 +31,7 @@
 #include "shim/host/out_of_memory.hpp"
 #include "shim/host/sites.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/pressure.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 
@@ -372,6 +375,7 @@ void prepare_pool() {
     start_sites();
     constexpr std::uint64_t kLongestNs = 10'000'000'000;  // free memory of the host's is no one else's while it is kept
     host_pool::give_back_after(std::min(options().trim_interval, kLongestNs));
+    host_pool::ask_when_scarce([] { return memory_pressure.is_near_limit(coarse_monotonic_ns()); });
   } else {
     host_pool::end_heap();
   }
