@@ -585,7 +585,7 @@ void sites_after_fork() {
 }
 
 void sites_after_fork_in_child() {
-  set_in_child(python::walkers, 0);  // they were in other threads
+  set_in_child(python::walkers, 0u);  // they were in other threads
   symbols_after_fork_in_child();
   sites_after_fork();
 }

@@ -82,8 +82,8 @@ class LockWord {
                 static_cast<std::uint32_t>(word), reinterpret_cast<std::uintptr_t>(at_most));
     sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
-  // After a change of the word, so that no thread falls asleep that is not counted yet. A fork takes a hundred locks, and
-  // a thread hardly ever waits for one.
+  // After a change of the word, so that no thread falls asleep that is not counted yet. A fork takes a hundred locks,
+  // and a thread hardly ever waits for one.
   void wake_sleepers(int threads) {
     if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]]
       wake(threads);

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 #include "pool/base/bit_count.hpp"
 #include "shim/process/headroom.hpp"
 #include "shim/process/kind.hpp"

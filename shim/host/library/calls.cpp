@@ -2,7 +2,6 @@
 // its hooks; nothing in those is of an interposed call alone.
 #include <errno.h>
 
-
 #include "pool/base/bit_count.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/library/answers.hpp"
