@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "pool/base/foreign.hpp"
@@ -72,6 +74,37 @@ TEST(Foreign, IsCalledUnderTheLocksOfAFork) {
   EXPECT_EQ(foreign(), 3);
   spin.unlock_after_fork();
   lock.unlock_after_fork();
+}
+
+// A thread that sleeps for the lock, and need not wait for a fork, is woken by a fork that takes it. So is one that has
+// to wait, when the fork is over.
+TEST(Lock, WhoSleepsIsWokenByAFork) {
+  for (int round = 0; round < 100; ++round) {
+    Lock lock;
+    std::atomic<int> told{0}, waited{0};
+    lock.lock();
+    std::thread need_not_wait([&] {
+      if (lock.lock_unless_forking()) lock.unlock();
+      told = 1;
+    });
+    std::thread has_to_wait([&] {
+      lock.lock();
+      lock.unlock();
+      waited = 1;
+    });
+    std::thread forks([&] {
+      lock.lock_for_fork();
+      while (!told) std::this_thread::yield();
+      lock.unlock_after_fork();
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 20));
+    lock.unlock();
+    forks.join();
+    need_not_wait.join();
+    has_to_wait.join();
+    EXPECT_EQ(told + waited, 2);
+    EXPECT_FALSE(lock.held_elsewhere() || lock.held_here());
+  }
 }
 
 }  // namespace

@@ -266,6 +266,18 @@ class Trims(PoolTest):
         self.assertLess(self.left_kib("threads"), 50_000)
 
 
+class Forks(PoolTest):
+    """A child that ends soon, or calls exec, copies few pages: those that it and its parent write."""
+
+    def test_page_faults(self):
+        plain = list(map(int, self.plain(self.program("fork_faults")).out.split()))
+        done = self.shimmed(self.program("fork_faults"))
+        self.assertEqual((done.err, done.status), ("", 0))
+        parent, child = map(int, done.out.split())
+        self.assertLessEqual(parent, plain[0] + 6)
+        self.assertLessEqual(child, plain[1] + 30)
+
+
 class SmallStacks(PoolTest):
     """malloc is called on coroutines and in handlers of signals with 4 KiB: no way through it takes more than 3."""
 
