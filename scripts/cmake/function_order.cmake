@@ -1,7 +1,8 @@
 # cistern_order_functions(TARGET) puts what the dynamic linker runs itself and the functions of first_functions.txt
 # (scripts/function-order) first in a shared object. The host pool and the unwinder, which any process may run at any
-# time, lie behind them. GNU's linker has no option for an order, but takes a whole script: its own, with these lines
-# added. With another linker the order stays as it is.
+# time, lie behind them. Locks lie together too: a fork takes them all, and copies each page that they lie in. GNU's
+# linker has no option for an order, but takes a whole script: its own, with these lines added. With another linker the
+# order stays as it is.
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-prog-name=ld OUTPUT_VARIABLE linker
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -Wl,--version OUTPUT_VARIABLE linker_used ERROR_QUIET)
@@ -17,6 +18,7 @@ if(linker_used MATCHES "^GNU ld" AND linker_script MATCHES "=====\n(.*)\n=====" 
   list(APPEND names "    *pool/heap/*.o(.text .text.*)\n    *stats/unwind/*.o(.text .text.*)\n")
   list(JOIN names "" names)
   string(REGEX REPLACE "\n  \\.text +:\n  {\n" "\\0${names}" changed_script "${linker_script}")
+  string(REPLACE "   *(.dynbss)\n" "   *(.dynbss)\n   *(.bss.*_lockE)\n" changed_script "${changed_script}")
   if(NOT changed_script STREQUAL linker_script)
     set(ordered_script "${CMAKE_CURRENT_BINARY_DIR}/function_order.ld")
     file(CONFIGURE OUTPUT "${ordered_script}" CONTENT "${changed_script}" @ONLY)
