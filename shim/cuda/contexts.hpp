@@ -7,6 +7,10 @@
 namespace cistern::cuda {
 
 // Safe to call from any thread. Contexts and devices are never freed.
+//
+// A program that links the library shows no call that ends a context, and a primary context that was reset comes again
+// with the same handle. So the driver is asked for the id of the current context in place of its handle: each life has
+// its own (CUDA 12 and later). With an older driver the end of a context stays unseen.
 class Contexts {
  public:
   Contexts(const Functions& functions, CallGate& gate) : functions_(functions), gate_(gate) {}
@@ -14,10 +18,15 @@ class Contexts {
   // The context that is current on this thread, as the driver says; null: none. A handle that was not seen before is
   // recorded here, with its device; null too if the driver does not tell the device.
   Context* current();
+  // kSuccess: it still has the life that is known. kContextIsDestroyed: its memory is forgotten by now. Else the
+  // driver did not tell. Where ends are seen no call is made.
+  CUresult look_at(Context& context);
   // Waits for all work of the context, unless it is ending. The caller has passed the gate.
   void wait_for_work(Context& context);
   // Called when a device has its first context. Set once.
   void (*device_appeared)(Device&) = [](Device&) {};
+  // Called when a context turns out to have ended some time ago: forgets its memory. Set once.
+  void (*has_ended)(Context&) = [](Context&) {};
 
   // Null: it is not known, or it is gone.
   Context* known(CUcontext handle);
@@ -63,7 +72,13 @@ class Contexts {
   bool forget_in_child();
 
  private:
+  static constexpr std::size_t kIdSlots = 16;
+
   Context* make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
+  bool asks_for_ids() const;
+  Context* identified(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
+  bool begin_identifying();
+  void end_identifying() { identifying_.store(nullptr, std::memory_order_release); }
 
   const Functions& functions_;
   CallGate& gate_;
@@ -72,6 +87,9 @@ class Contexts {
   std::atomic<Device*> devices_[kDevicesMax]{};
   std::atomic<int> alive_{0};
   std::atomic<bool> share_memory_{false};
+  // Contexts by the last bits of their ids: one that is not here is asked for once more.
+  std::atomic<Context*> by_id_[kIdSlots]{};
+  std::atomic<const void*> identifying_{nullptr};  // the thread that compares an id with what was known; one at a time
 };
 
 inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }

@@ -186,6 +186,16 @@ void runtime_looks_up(const void* caller) {
   if (name && !known_runtime(name)) find_runtime(name);
 }
 
+int device_of_runtime() {
+  Uncounted uncounted;
+  const char* const path = loaded_runtime();
+  if (!path) return 0;
+  const LoadedLibrary runtime(path);
+  auto* const ask = reinterpret_cast<cudaError_t (*)(int*)>(runtime ? runtime.find("cudaGetDevice") : nullptr);
+  int device = 0;
+  return ask && ask(&device) == kSuccess ? device : 0;
+}
+
 void* runtime_function(RuntimeCall call, const void* caller) {
   const link_map* map = module_of(caller);
   const int index = static_cast<int>(call);

@@ -19,6 +19,9 @@ void* runtime_function(RuntimeCall call, const void* caller);
 // A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
 void runtime_looks_up(const void* caller);
 
+// The device that this thread has chosen in the shared runtime that is loaded (cudaGetDevice); 0: there is none.
+int device_of_runtime();
+
 // Around every dlclose of the program's.
 void library_unloads();
 void library_unloaded();
