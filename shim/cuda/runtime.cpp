@@ -186,14 +186,24 @@ void runtime_looks_up(const void* caller) {
   if (name && !known_runtime(name)) find_runtime(name);
 }
 
-int device_of_runtime() {
+// An error that the program has not asked for is not left to it.
+int enter_runtime() {
   Uncounted uncounted;
   const char* const path = loaded_runtime();
   if (!path) return 0;
   const LoadedLibrary runtime(path);
-  auto* const ask = reinterpret_cast<cudaError_t (*)(int*)>(runtime ? runtime.find("cudaGetDevice") : nullptr);
+  const auto find = [&]<class Function>(Function*& function, const char* name) {
+    function = runtime ? reinterpret_cast<Function*>(runtime.find(name)) : nullptr;
+    return function != nullptr;
+  };
+  cudaError_t (*get)(int*), (*set)(int), (*peek)(), (*clear)();
+  if (!find(get, "cudaGetDevice") || !find(set, "cudaSetDevice") || !find(peek, "cudaPeekAtLastError") ||
+      !find(clear, "cudaGetLastError"))
+    return 0;
+  const bool was_clear = peek() == kSuccess;
   int device = 0;
-  return ask && ask(&device) == kSuccess ? device : 0;
+  if ((get(&device) != kSuccess || set(device) != kSuccess) && was_clear) clear();
+  return device;
 }
 
 void* runtime_function(RuntimeCall call, const void* caller) {

@@ -19,8 +19,10 @@ void* runtime_function(RuntimeCall call, const void* caller);
 // A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
 void runtime_looks_up(const void* caller);
 
-// The device that this thread has chosen in the shared runtime that is loaded (cudaGetDevice); 0: there is none.
-int device_of_runtime();
+// What the next call of the shared runtime that is loaded would do in a thread without a context, as far as the runtime
+// shows a way: it makes the context of the thread's device current (cudaSetDevice since CUDA 12). That device; 0 where
+// there is no such runtime.
+int enter_runtime();
 
 // Around every dlclose of the program's.
 void library_unloads();

@@ -54,7 +54,7 @@ CUresult primary_context(int ordinal, Context** context) {
 CUresult begin_context(Context** context) {
   CUcontext handle = nullptr;
   if (const CUresult answer = driver().cuCtxGetCurrent(&handle); answer != kSuccess) return answer;
-  int device = handle ? CISTERN_CURRENT : device_of_runtime();
+  int device = handle ? CISTERN_CURRENT : enter_runtime();
   if (handle)
     state().contexts.for_each_ever([&](Context& of) {
       if (of.handle() == handle && !of.made_by_program.load()) device = of.device->ordinal;
