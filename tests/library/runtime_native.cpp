@@ -156,6 +156,27 @@ void fresh_threads_give_back() {
   in_thread([&] { check(whole.deallocate(a).status(), "whole, back elsewhere"); });
   in_thread([&] { check(cut.deallocate(b).status(), "cut, back elsewhere"); });
 }
+// Streams are asked about with their context current.
+void fresh_threads_use_streams() {
+  check(cudaFree(nullptr) == cudaSuccess, "the runtime");
+  CUstream stream = nullptr;
+  DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+  const cistern::pool whole = pool_of(CISTERN_DEVICE, CISTERN_WHOLE_BLOCKS, 0), cut = pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS, 0);
+  in_thread([&] {
+    for (CUstream on : {CUstream{}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stream})
+      for (const cistern::pool* pool : {&whole, &cut}) {
+        long long made = 0;
+        for (int round = 0; round < 10; ++round) {
+          if (round == 1) made = simcuda_value("allocs");
+          void* block = nullptr;
+          check(cistern_pool_allocate_on(pool->get(), kBytes, CISTERN_CURRENT, on, &block), "take");
+          check(cistern_pool_deallocate_on(pool->get(), block, on), "give");
+        }
+        check(simcuda_value("allocs") == made, "it is reused");
+      }
+    check(!current(), "no context was made current");
+  });
+}
 void the_runtimes_device_is_followed() {
   check(cudaSetDevice(1) == cudaSuccess, "cudaSetDevice");
   const cistern::device_resource memory(CISTERN_WHOLE_BLOCKS);
@@ -379,6 +400,7 @@ const std::map<std::string, std::function<void()>>& cases() {
       {"resources_are_served_first", resources_are_served_first},
       {"fresh_threads_are_served", fresh_threads_are_served},
       {"fresh_threads_give_back", fresh_threads_give_back},
+      {"fresh_threads_use_streams", fresh_threads_use_streams},
       {"the_runtimes_device_is_followed", the_runtimes_device_is_followed},
       {"resets_are_followed", [] { resets_are_followed(false); }},
       {"resets_are_followed_by_the_runtime", [] { resets_are_followed(true); }},

@@ -382,7 +382,9 @@ CUresult allocate_device(Context& in, CUdeviceptr* pointer, std::size_t bytes) {
 CUresult allocate_device_on(Context& in, CUstream stream, CUdeviceptr* pointer, std::size_t bytes) {
   const CUresult answer = allocate_elsewhere(in, pointer, bytes, stream);
   CudaState& s = state();
-  if (answer == kSuccess && may_be_captured(s, stream, false))
+  if (answer != kSuccess || !asks_if_captured(s, stream, false)) return answer;
+  const Entered entered(s.functions, in.handle());
+  if (may_be_captured(s, stream, false))
     if (Block* const block = s.blocks.table.find(*pointer)) block->marked.store(true, std::memory_order_relaxed);
   return answer;
 }

@@ -22,10 +22,17 @@ SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
 }
 
+int device_of(const BlockRequest& request) {
+  return request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
+}
+
 // The graph that a stream captures keeps the addresses of blocks. Their frees and allocations are the driver's matter.
 // A stream captures, too, after it has waited for an event of one that does.
-bool is_for_graph(CudaState& s, const InOrder& order) {
-  return order.of_stream && may_be_captured(s, static_cast<CUstream>(order.stream), false);
+bool is_for_graph(CudaState& s, const BlockRequest& request) {
+  auto* const stream = static_cast<CUstream>(request.order.stream);
+  if (!request.order.of_stream || !asks_if_captured(s, stream, false)) return false;
+  const OnDevice here(device_of(request));
+  return may_be_captured(s, stream, false);
 }
 
 bool may_cut(const BlockRequest& request) {
@@ -34,13 +41,12 @@ bool may_cut(const BlockRequest& request) {
   const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
   // Without events nothing says when the memory is free for other work: the driver's own free waits.
   if (s.missing.for_pools || s.missing.for_order) return false;
-  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
+  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request);
 }
 
 cistern_status find(const BlockRequest& request, Place* place) {
   Context* context = nullptr;
-  const int device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
-  if (const CUresult answer = find_context(device, &context); answer != kSuccess) return status_of(answer);
+  if (const CUresult answer = find_context(device_of(request), &context); answer != kSuccess) return status_of(answer);
   if (context->poisoned.load(std::memory_order_relaxed)) {
     const Entered entered(state().functions, context->handle());
     const CUresult fault = state().functions.context_synchronize();  // it answers with the fault
