@@ -86,6 +86,7 @@ Context* Contexts::identified(std::uintptr_t address, Device& of_device, int ord
 
 CUresult Contexts::look_at(Context& context) {
   if (!context.alive.load(std::memory_order_acquire)) return kContextIsDestroyed;
+  const std::uint32_t life = context.epoch.load();
   const std::uint64_t id = context.id.load();
   if (!id || !asks_for_ids()) return kSuccess;
   if (in_host_function) return kNotPermitted;
@@ -94,10 +95,14 @@ CUresult Contexts::look_at(Context& context) {
   if (answer == kSuccess && now == id) [[likely]]
     return kSuccess;
   if (answer != kSuccess && answer != kContextIsDestroyed && answer != kInvalidContext) return answer;
-  if (!begin_identifying()) return kContextIsDestroyed;
-  if (context.id.load() == id) has_ended(context);
-  end_identifying();
+  forget_life(context, life);
   return kContextIsDestroyed;
+}
+
+void Contexts::forget_life(Context& context, std::uint32_t life) {
+  if (!begin_identifying()) return;
+  if (context.alive.load() && context.epoch.load() == life) has_ended(context);
+  end_identifying();
 }
 
 Context* Contexts::current() {
@@ -110,7 +115,7 @@ Context* Contexts::current() {
   }
   CUcontext handle = nullptr;
   if (driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
-  if (Context* context = known(handle); context && !by_id) [[likely]]
+  if (Context* context = known(handle); context && preloaded.load(std::memory_order_relaxed)) [[likely]]
     return context;
   CUdevice device = -1;
   if (driver().cuCtxGetDevice(&device) != kSuccess) return nullptr;

@@ -21,6 +21,8 @@ class Contexts {
   // kSuccess: it still has the life that is known. kContextIsDestroyed: its memory is forgotten by now. Else the
   // driver did not tell. Where ends are seen no call is made.
   CUresult look_at(Context& context);
+  // This life, as `epoch` numbers it, has ended without a call that was seen: its memory is forgotten.
+  void forget_life(Context& context, std::uint32_t life);
   // Waits for all work of the context, unless it is ending. The caller has passed the gate.
   void wait_for_work(Context& context);
   // Called when a device has its first context. Set once.

@@ -210,6 +210,9 @@ void resets_are_followed(bool runtime_goes_on) {
     check(simcuda_value("live_bytes") == 0, "the memory is gone");
     void* of_runtime = nullptr;
     if (runtime_goes_on) check(cudaMalloc(&of_runtime, kBytes) == cudaSuccess, "the runtime goes on");
+    std::vector<unsigned long long> own(8);  // some lie where blocks went with the context
+    for (unsigned long long& pointer : own) check(cistern_cuda_allocate(kBytes, &pointer), "memory after the reset");
+    for (const unsigned long long pointer : own) check(cistern_cuda_deallocate(pointer), "and back");
     for (const cistern::pool* pool : pools) {
       const auto made = pool->allocate(kBytes / 2);
       void* const block = made ? *made : nullptr;

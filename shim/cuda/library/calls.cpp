@@ -30,6 +30,7 @@ cistern_status cuda_allocate(size_t bytes, unsigned long long* pointer) {
   cuda::CUresult answer = cuda::find_context(CISTERN_CURRENT, &context);
   if (answer == cuda::kSuccess) answer = cuda::allocate_device(*context, pointer, bytes);
   if (answer != cuda::kSuccess) *pointer = 0;
+  forget_stale_block(*pointer);
   return status_of_call(answer);
 }
 

@@ -34,10 +34,12 @@ CUresult primary_context(int ordinal, Context** context) {
   CudaState* const s = state_if_used();
   *context = ordinal >= 0 && ordinal < kDevicesMax ? primaries[ordinal].load(std::memory_order_acquire) : nullptr;
   if (*context && s) {
+    const std::uint32_t life = (*context)->epoch.load();
     const CUresult seen = s->contexts.look_at(**context);
     const bool is_seen = (*context)->id.load() || preloaded.load(std::memory_order_relaxed);
     if (seen == kSuccess && (is_seen || is_active(ordinal))) return kSuccess;
     if (seen != kSuccess && seen != kContextIsDestroyed) return seen;
+    if (seen == kSuccess) s->contexts.forget_life(**context, life);
   }
   CUdevice device = 0;
   CUcontext handle = nullptr;
