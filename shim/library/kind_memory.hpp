@@ -150,6 +150,9 @@ struct CopyThread {
 // The work on the queues (streams) of a driver. A queue belongs to the context that is current, or to `device`.
 struct KindQueues {
   bool needs_queue = false;  // null is none, and no function is called with it
+  // The queue behind which memory goes back without a wait when all work that is known to use it has ended. Null: null
+  // is that queue.
+  void* (*queue_of_idle)() = nullptr;
   // Whether the same queue is meant in every thread. Null: always.
   bool (*is_for_all_threads)(const void* queue) = nullptr;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cistern/cistern.hpp>
 #include <cistern/cuda_resource.hpp>
 #include <cstdio>
@@ -395,6 +396,77 @@ void hits_make_few_calls() {
   }
 }
 
+// --- Buffers that end
+// A stream whose work lasts so long.
+class BusyFor {
+ public:
+  explicit BusyFor(std::chrono::milliseconds time) {
+    void* memory = nullptr;
+    DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+    DRIVER(cuMemHostAlloc)(&memory, sizeof(std::uint32_t), 0);
+    auto* const word = static_cast<std::atomic<std::uint32_t>*>(memory);
+    word->store(0);
+    DRIVER_V2(cuStreamWaitValue32)(stream, reinterpret_cast<CUdeviceptr>(memory), 1, CU_STREAM_WAIT_VALUE_GEQ);
+    ends_ = std::thread([word, time] {
+      std::this_thread::sleep_for(time);
+      word->store(1);
+    });
+  }
+  ~BusyFor() {
+    ends_.join();
+    DRIVER(cuStreamSynchronize)(stream);
+  }
+  CUstream stream = nullptr;
+
+ private:
+  std::thread ends_;
+};
+
+void ends_wait_for_nobody_else() {
+  constexpr std::size_t kSize = 1 << 16;
+  constexpr auto kLong = std::chrono::milliseconds(400);
+  check(cudaFree(nullptr) == cudaSuccess, "the runtime");
+  CUstream stream = nullptr;
+  DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+  const auto is_long = [&](auto use) {
+    use();
+    const BusyFor other(kLong);
+    const auto begun = std::chrono::steady_clock::now();
+    use();
+    return std::chrono::steady_clock::now() - begun > kLong / 2;
+  };
+  const auto ends_on_stream = [&] {
+    auto temporary = cistern::buffer<char>::make(kSize, cistern::on_device()).value();
+    temporary.fill(1, stream).value();
+    temporary.end_on(stream);
+    check(temporary.empty() && !temporary.data(), "it has ended");
+  };
+  const auto is_unified = [&] { cistern::unified_buffer<char>::make(kSize).value().fill(1, stream).value(); };
+  const auto names_no_stream = [&] {
+    cistern::buffer<char>::make(kSize, cistern::on_device()).value().fill(1, stream).value();
+  };
+  check(!is_long(ends_on_stream), "a buffer that ends on a stream waits for no other");
+  check(!is_long(is_unified), "a unified buffer waits for its own work");
+  check(is_long(names_no_stream), "a buffer that names no stream waits for all");
+  // What a view keeps does not go back.
+  auto kept = cistern::buffer<char>::make(kSize, cistern::on_device()).value();
+  const cistern::view<char> view = kept.all();
+  kept.end_on(stream);
+  check(is_usable(view.data(), kSize), "the view keeps the memory");
+}
+void what_ends_on_a_stream_is_not_given_early() {
+  check(cudaFree(nullptr) == cudaSuccess, "the runtime");
+  for (int round = 0; round < 10; ++round) {
+    auto first = cistern::buffer<char>::make(kBytes, cistern::on_device()).value();
+    const char* const address = first.data();
+    const BusyFor busy(std::chrono::milliseconds(20));
+    first.fill(1, busy.stream).value();
+    first.end_on(busy.stream);
+    const auto next = cistern::buffer<char>::make(kBytes, cistern::on_device()).value();
+    check(next.data() != address || DRIVER(cuStreamQuery)(busy.stream) == CUDA_SUCCESS, "another's work writes there");
+  }
+}
+
 const std::map<std::string, std::function<void()>>& cases() {
   static const std::map<std::string, std::function<void()>> all{
       {"nothing_is_loaded_for_other_calls", nothing_is_loaded_for_other_calls},
@@ -415,6 +487,8 @@ const std::map<std::string, std::function<void()>>& cases() {
       {"a_prohibited_device_says_so", a_prohibited_device_says_so},
       {"failing_calls_leave_nothing_behind", failing_calls_leave_nothing_behind},
       {"hits_make_few_calls", hits_make_few_calls},
+      {"ends_wait_for_nobody_else", ends_wait_for_nobody_else},
+      {"what_ends_on_a_stream_is_not_given_early", what_ends_on_a_stream_is_not_given_early},
   };
   return all;
 }

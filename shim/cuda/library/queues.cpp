@@ -159,6 +159,7 @@ cistern_status unpin(void* memory, int device) {
 }  // namespace
 
 extern constexpr library::KindQueues queues = {
+    .queue_of_idle = [] { return static_cast<void*>(legacy_stream()); },
     .is_for_all_threads = is_for_all_threads,
     .current_context = [] { return static_cast<void*>(current_context()); },
     .find_context = find_context_of_request,
