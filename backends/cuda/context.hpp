@@ -69,7 +69,7 @@ struct Context {
   CUcontext handle() const { return reinterpret_cast<CUcontext>(address.load(std::memory_order_relaxed)); }
 
   Device* device = nullptr;
-  // What the driver calls this life of the handle, where ends are not seen (Contexts::current); 0: it was not asked.
+  // The driver's number for this life of the handle, where ends are not seen (Contexts::current); 0: it was not asked.
   std::atomic<std::uint64_t> id{0};
   std::atomic<bool> made_by_program{false};  // cuCtxCreate: not the primary context of its device
   std::atomic<bool> alive{true};

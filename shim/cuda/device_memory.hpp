@@ -13,8 +13,8 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
 CUresult allocate_device(Context& in, CUdeviceptr* pointer, std::size_t bytes);
 // As cuMemFree (hooks/free.cpp).
 CUresult free_device(CUdeviceptr pointer);
-// What the library's callers give back. A block of the pool (is_device_block) is freed in its own context, whichever is
-// current; other memory as cuMemFree does it.
+// The library's callers give memory back with these. A block of the pool (is_device_block) is freed in its own context,
+// whichever is current; other memory as cuMemFree does it.
 bool is_device_block(CUdeviceptr pointer);
 CUresult free_device_now(CUdeviceptr pointer);
 // Frees a block of the pool without waiting. The block is not reused before the work of its context has ended that was

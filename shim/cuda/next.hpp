@@ -58,8 +58,8 @@ struct DriverTable {
 // Null functions while no libcuda is in the process.
 DriverTable& driver();
 bool driver_found();
-// The same, and a libcuda that nobody has loaded yet is loaded, as the runtime's first call would: for calls of the
-// library that ask for CUDA. It stays loaded.
+// The same, and libcuda is loaded if it is not yet, as the runtime's first call would do. Calls of the library that ask
+// for CUDA need this. It stays loaded.
 bool load_driver();
 
 void driver_before_fork();

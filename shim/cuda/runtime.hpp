@@ -19,9 +19,9 @@ void* runtime_function(RuntimeCall call, const void* caller);
 // A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
 void runtime_looks_up(const void* caller);
 
-// What the next call of the shared runtime that is loaded would do in a thread without a context, as far as the runtime
-// shows a way: it makes the context of the thread's device current (cudaSetDevice since CUDA 12). That device; 0 where
-// there is no such runtime.
+// In a thread without a context, for the shared runtime that is loaded: does what its next call would do, which is to
+// make the context of the thread's device current (cudaSetDevice since CUDA 12). Returns that device, or 0 if no such
+// runtime is there.
 int enter_runtime();
 
 // Around every dlclose of the program's.

@@ -1,6 +1,6 @@
 // A program that links the library and takes CUDA memory from its pool. It is linked neither with the driver nor with
-// the runtime: the library loads the driver when it is asked for memory. Nothing is interposed: what goes past the
-// library is not its affair.
+// the runtime: the library loads the driver when it is asked for memory. Nothing is interposed: calls that do not
+// name the library are not its affair.
 #include <cistern/cistern.h>
 #include <cuda.h>
 #include <dlfcn.h>

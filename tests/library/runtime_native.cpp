@@ -57,7 +57,8 @@ bool is_usable(const void* pointer, std::size_t bytes) {
   return DRIVER_V2(cuMemsetD8)(reinterpret_cast<CUdeviceptr>(pointer), 7, bytes) == CUDA_SUCCESS;
 }
 
-cistern::pool pool_of(cistern_kind kind, cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS, int device = CISTERN_CURRENT) {
+cistern::pool pool_of(cistern_kind kind, cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS,
+                      int device = CISTERN_CURRENT) {
   cistern::pool_settings of{.name = "native", .kind = kind, .memory = memory};
   if (device != CISTERN_CURRENT) of.where = CISTERN_ON_DEVICE, of.device = device;
   return cistern::pool::make(of).value();
@@ -162,7 +163,8 @@ void fresh_threads_use_streams() {
   check(cudaFree(nullptr) == cudaSuccess, "the runtime");
   CUstream stream = nullptr;
   DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
-  const cistern::pool whole = pool_of(CISTERN_DEVICE, CISTERN_WHOLE_BLOCKS, 0), cut = pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS, 0);
+  const cistern::pool whole = pool_of(CISTERN_DEVICE, CISTERN_WHOLE_BLOCKS, 0),
+                      cut = pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS, 0);
   in_thread([&] {
     for (CUstream on : {CUstream{}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, stream})
       for (const cistern::pool* pool : {&whole, &cut}) {
@@ -197,8 +199,8 @@ void the_runtimes_device_is_followed() {
 // --- Contexts that end
 void resets_are_followed(bool runtime_goes_on) {
   all_serve("before the reset");
-  const cistern::pool named = pool_of(CISTERN_DEVICE, CISTERN_WHOLE_BLOCKS, 0), cut = pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS),
-                      whole = pool_of(CISTERN_DEVICE);
+  const cistern::pool named = pool_of(CISTERN_DEVICE, CISTERN_WHOLE_BLOCKS, 0),
+                      cut = pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS), whole = pool_of(CISTERN_DEVICE);
   for (int round = 0; round < 5; ++round) {
     std::vector<void*> held, freed;
     for (const cistern::pool* pool : {&named, &cut, &whole}) {
@@ -307,11 +309,10 @@ void a_driver_without_devices_says_so() {
 }
 void no_driver_is_said() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) return;
-  each_call([](cistern_status status) {
-    check(status == CISTERN_NO_DRIVER && cistern_native_error() == 0, "no driver");
-  });
+  each_call(
+      [](cistern_status status) { check(status == CISTERN_NO_DRIVER && cistern_native_error() == 0, "no driver"); });
 }
-// Started with SIMCUDA_EACH=fail_every:cuDevicePrimaryCtxRetain=1: the device lets nobody in.
+// Started with SIMCUDA_EACH=fail_every:cuDevicePrimaryCtxRetain=1: the device refuses contexts.
 void a_prohibited_device_says_so() {
   const auto refused = [](cistern_status status) {
     check(status == CISTERN_DRIVER && cistern_native_error() == CUDA_ERROR_DEVICE_UNAVAILABLE, "unavailable");
@@ -323,7 +324,7 @@ void a_prohibited_device_says_so() {
   refused(pool_of(CISTERN_DEVICE, CISTERN_SEGMENTS, 1).allocate(kBytes).status());
   check(!current(), "no context was made");
 }
-// Whatever call fails, and wherever: a status, and the next one is served.
+// A call that fails, wherever that is, returns a status, and the next one is served.
 void failing_calls_leave_nothing_behind() {
   check(cudaFree(nullptr) == cudaSuccess, "the runtime");
   for (const bool resets : {false, true})
@@ -448,7 +449,7 @@ void ends_wait_for_nobody_else() {
   check(!is_long(ends_on_stream), "a buffer that ends on a stream waits for no other");
   check(!is_long(is_unified), "a unified buffer waits for its own work");
   check(is_long(names_no_stream), "a buffer that names no stream waits for all");
-  // What a view keeps does not go back.
+  // Memory that a view keeps does not go back.
   auto kept = cistern::buffer<char>::make(kSize, cistern::on_device()).value();
   const cistern::view<char> view = kept.all();
   kept.end_on(stream);

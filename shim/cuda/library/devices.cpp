@@ -206,8 +206,8 @@ cistern_status device_let_access(int device, int peer, int enable) {
   if (const CUresult answer = cuda::find_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
   const OnDevice here(device);
   if (!here) return status_of(here.answer());
-  const CUresult answer = enable ? cuda::hook::cuCtxEnablePeerAccess(other->handle(), 0)
-                                 : driver().cuCtxDisablePeerAccess(other->handle());
+  const CUresult answer =
+      enable ? cuda::hook::cuCtxEnablePeerAccess(other->handle(), 0) : driver().cuCtxDisablePeerAccess(other->handle());
   return answer == (enable ? kAccessIsThere : kAccessIsNotThere) ? CISTERN_OK : status_of(answer);
 }
 

@@ -1,10 +1,10 @@
 // CUDA's devices as the library's callers name them, by ordinal or CISTERN_CURRENT (cistern/device.h), and the contexts
 // that stand for them.
 //
-// The library starts CUDA as its runtime does. A call that needs the driver loads and initialises it. What is done on a
-// named device is done in its primary context. CISTERN_CURRENT is the context that is current; a thread that has none,
-// or one that was reset, gets the primary context of the device that it has chosen in the runtime, and keeps it. The
-// library holds one reference to each primary context that it has used, until the process ends.
+// The library starts CUDA as its runtime does. A call that needs the driver loads and initialises it. Work on a named
+// device is done in its primary context. CISTERN_CURRENT is the context that is current; a thread that has none, or one
+// that was reset, gets the primary context of the device that it has chosen in the runtime, and keeps it. The library
+// holds one reference to each primary context that it has used, until the process ends.
 #pragma once
 #include "cistern/cistern.h"
 #include "shim/cuda/next.hpp"
