@@ -10,7 +10,7 @@ namespace cistern::cuda {
 //
 // A program that links the library shows no call that ends a context, and a primary context that was reset comes again
 // with the same handle. So the driver is asked for the id of the current context in place of its handle: each life has
-// its own (CUDA 12 and later). With an older driver the end of a context stays unseen.
+// its own (CUDA 12 and later). With an older driver a reset is found out only until the context is started again.
 class Contexts {
  public:
   Contexts(const Functions& functions, CallGate& gate) : functions_(functions), gate_(gate) {}
