@@ -105,7 +105,7 @@ void Contexts::forget_life(Context& context, std::uint32_t life) {
   end_identifying();
 }
 
-Context* Contexts::current() {
+Context* Contexts::current(CUcontext* ended) {
   if (in_host_function) return nullptr;
   const bool by_id = asks_for_ids();
   if (std::uint64_t id = 0; by_id && driver().cuCtxGetId(nullptr, &id) == kSuccess) {
@@ -115,6 +115,7 @@ Context* Contexts::current() {
   }
   CUcontext handle = nullptr;
   if (driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
+  if (ended) *ended = handle;
   if (Context* context = known(handle); context && preloaded.load(std::memory_order_relaxed)) [[likely]]
     return context;
   CUdevice device = -1;

@@ -16,8 +16,9 @@ class Contexts {
   Contexts(const Functions& functions, CallGate& gate) : functions_(functions), gate_(gate) {}
 
   // The context that is current on this thread, as the driver says; null: none. A handle that was not seen before is
-  // recorded here, with its device; null too if the driver does not tell the device.
-  Context* current();
+  // recorded here, with its device; null too if the driver does not tell the device. `*ended`: if there is none, the
+  // handle that is current all the same.
+  Context* current(CUcontext* ended = nullptr);
   // kSuccess: it still has the life that is known. kContextIsDestroyed: its memory is forgotten by now. Else the
   // driver did not tell. Where ends are seen no call is made.
   CUresult look_at(Context& context);

@@ -146,8 +146,9 @@ CUresult OnDevice::find(int device) {
 
 CUresult OnDevice::find(CurrentOr place) {
   if (const CUresult ready = start_driver(); ready != kSuccess) return ready;
-  if (state().contexts.current()) return kSuccess;
-  return find(current_context() ? CISTERN_CURRENT : place.device);
+  CUcontext ended = nullptr;
+  if (state().contexts.current(&ended)) return kSuccess;
+  return find(ended ? CISTERN_CURRENT : place.device);
 }
 
 }  // namespace cistern::cuda

@@ -3,8 +3,8 @@
 // Elements are copied as bytes. A buffer's memory goes back when the buffer and its last view are gone; then the driver
 // waits for work that may still use it. That is work on any stream, unless the buffer ends with end_on(stream). With
 // OpenCL that is the work on queues that were given to calls, or to used_on: they live as long as the memory. Memory
-// that was wrapped stays the program's. Different views may be used by different threads at once; their elements have no
-// lock. Errors: result.hpp; nothing is changed by a call that is refused.
+// that was wrapped stays the program's. Different views may be used by different threads at once; their elements have
+// no lock. Errors: result.hpp; nothing is changed by a call that is refused.
 #ifndef CISTERN_BUFFER_HPP
 #define CISTERN_BUFFER_HPP
 
