@@ -60,12 +60,12 @@ void BlockSource::count_reserved(const Context* context, BlockKind kind, std::ui
   raise(pinned_reserved_peak_bytes, now > of_rings ? now - of_rings : 0);
 }
 
-Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
+Block* BlockSource::adopt(const Request& request, std::uintptr_t address, std::uint32_t life) {
   count_reserved(request.context, kind_of(request.traits), request.bytes);
   Block* block = blocks_.make();
   block->kind = kind_of(request.traits);
   block->context = request.context;
-  block->epoch = request.context->epoch.load(std::memory_order_relaxed);
+  block->epoch = life;
   block->bytes = request.bytes;
   block->traits = request.traits;
   blocks_.put(block, address);
@@ -75,9 +75,10 @@ Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
 Acquired<Block*, CUresult> BlockSource::acquire(const Request& request) {
   if (kind_of(request.traits) == BlockKind::pinned && request.bytes <= kSmallPinnedBytes) return acquire_piece(request);
   std::uintptr_t address = 0;
+  const std::uint32_t life = request.context->epoch.load();
   const CUresult result = driver_allocate(request, &address);
   if (result != kSuccess) return {nullptr, result, false};
-  return {adopt(request, address), kSuccess, true};
+  return {adopt(request, address, life), kSuccess, true};
 }
 
 void BlockSource::release(Block* block) {
@@ -242,11 +243,12 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
     if (const auto piece = slabs_.take(key)) return {adopt_piece(request, *piece), kSuccess, true};
   }
   std::uintptr_t first = 0;
+  const std::uint32_t life = request.context->epoch.load();
   const CUresult result = driver_allocate({request.context, request.traits, kSlabBytes}, &first);
   if (result != kSuccess) return {nullptr, result, false};
   count_reserved(request.context, BlockKind::pinned, kSlabBytes);
   Locked hold(lock_);
-  const Slabs::Piece piece = slabs_.add(key, first, kSlabBytes, request.context->epoch.load());
+  const Slabs::Piece piece = slabs_.add(key, first, kSlabBytes, life);
   blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, piece.slab});
   return {adopt_piece(request, piece), kSuccess, true};
 }

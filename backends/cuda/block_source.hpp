@@ -77,7 +77,9 @@ class BlockSource {
   void forget_slabs(const Context* context);
 
   // A block for memory that a call of the program's own got from the driver, in state `cached`.
-  Block* adopt(const Request& request, std::uintptr_t address);
+  Block* adopt(const Request& request, std::uintptr_t address) {
+    return adopt(request, address, request.context->epoch.load(std::memory_order_relaxed));
+  }
   // The program's own call freed a whole block, which adopt() or acquire() had counted.
   void freed_by_program(Block* block) {
     count_given_back(block->context, block->kind, block->bytes);
@@ -131,6 +133,9 @@ class BlockSource {
   }
   CUresult driver_allocate(const Request& request, std::uintptr_t* address);
   CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
+  // `life`: the context's epoch before the driver was asked. The context may have ended since, and its memory with it:
+  // in the next life the block would be given again while others have the address.
+  Block* adopt(const Request& request, std::uintptr_t address, std::uint32_t life);
   void really_release(Block* block);
   Acquired<Block*, CUresult> acquire_piece(const Request& request);
   Block* adopt_piece(const Request& request, const Slabs::Piece& piece);

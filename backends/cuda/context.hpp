@@ -69,6 +69,8 @@ struct Context {
   CUcontext handle() const { return reinterpret_cast<CUcontext>(address.load(std::memory_order_relaxed)); }
 
   Device* device = nullptr;
+  // The driver's number for this life of the handle, where ends are not seen (Contexts::current); 0: it was not asked.
+  std::atomic<std::uint64_t> id{0};
   std::atomic<bool> made_by_program{false};  // cuCtxCreate: not the primary context of its device
   std::atomic<bool> alive{true};
   std::atomic<bool> poisoned{false};  // a sticky error was seen: nothing is served from a pool until it is reset

@@ -101,33 +101,35 @@ void ContextClock::stream_created(CUstream stream, bool non_blocking) {
   non_blocking_.push_back(stream);
 }
 
-void ContextClock::stream_ends(CUstream stream, DriverCalls& calls) {
+void ContextClock::stream_ends(CUcontext context, CUstream stream, DriverCalls& calls) {
   // Alone: a marker that is set meanwhile would miss the stream's work, or be recorded on a stream that is gone.
   begin_asking();
   {
     Locked hold(lock_);
     std::erase(non_blocking_, stream);
   }
-  if (!leave_behind(stream, calls)) lost_.store(now());
+  if (!leave_behind(context, stream, calls)) lost_.store(now());
   end_asking();
 }
 
-void ContextClock::note_work(CUstream stream, DriverCalls& calls) {
+void ContextClock::note_work(CUcontext context, CUstream stream, DriverCalls& calls) {
   begin_asking();
-  if (!leave_behind(stream, calls)) lost_.store(now());
+  if (!leave_behind(context, stream, calls)) lost_.store(now());
   end_asking();
 }
 
 // False: whether the stream's work has ended can't be told.
-bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
+bool ContextClock::leave_behind(CUcontext context, CUstream stream, DriverCalls& calls) {
   Through gate(gate_);
   if (!gate) return false;
-  RelaxedCapture relaxed(real_);
+  const Entered entered(real_, context);
+  if (!entered) return false;
   // A question would end the capture of a stream that captures: in a program that links the library none is seen.
   if (int status = kCaptureStatusNone; real_.stream_is_capturing) {
     calls.queries.fetch_add(1, std::memory_order_relaxed);
     if (real_.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureStatusNone) return false;
   }
+  RelaxedCapture relaxed(real_);
   calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (const CUresult answer = real_.stream_query(stream); answer != kNotReady) return answer == kSuccess;
   reuse_left_behind(calls);

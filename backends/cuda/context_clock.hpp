@@ -40,11 +40,11 @@ class ContextClock {
   void synchronised(std::uint64_t number);
 
   void stream_created(CUstream stream, bool non_blocking);
-  // Before the real destroy, with the stream's context current.
-  void stream_ends(CUstream stream, DriverCalls& calls);
+  // Before the real destroy.
+  void stream_ends(CUcontext context, CUstream stream, DriverCalls& calls);
 
   // A stream has work whose begin was not seen: the next marker includes all that is enqueued there by now.
-  void note_work(CUstream stream, DriverCalls& calls);
+  void note_work(CUcontext context, CUstream stream, DriverCalls& calls);
 
   // The context is gone, and its work, events and streams with it.
   void forget();
@@ -61,7 +61,7 @@ class ContextClock {
   Settled poll(DriverCalls& calls);
   bool set_marker(DriverCalls& calls);
   bool record(CUstream stream, Vector<CUevent>& events, DriverCalls& calls);
-  bool leave_behind(CUstream stream, DriverCalls& calls);
+  bool leave_behind(CUcontext context, CUstream stream, DriverCalls& calls);
   void reuse_left_behind(DriverCalls& calls);
   void begin_asking();
   void end_asking();

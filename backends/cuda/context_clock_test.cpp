@@ -33,7 +33,7 @@ class ContextClockTest : public testing::Test {
     return stream;
   }
   void destroy(CUstream stream) {
-    clock.stream_ends(stream, calls);
+    clock.stream_ends(kContext, stream, calls);
     driver.destroy_stream(stream);
   }
   int recorded() { return driver.calls("cuEventRecord"); }
@@ -146,7 +146,7 @@ TEST_F(ContextClockTest, AnIdleStreamLeavesNothingBehind) {
 
 TEST_F(ContextClockTest, ADestroyThatFailedKeepsTheStream) {
   CUstream stream = new_stream(false);
-  clock.stream_ends(stream, calls);
+  clock.stream_ends(kContext, stream, calls);
   clock.stream_created(stream, true);
   driver.enqueue(stream);
   const auto number = clock.now();
@@ -298,7 +298,7 @@ TEST_F(ContextClockTest, EveryCallFailingInTurnNeverClaimsWhatIsNotTrue) {
         if (look == 2) driver.end_work_of(round % 2 ? a : b);
       }
       if (round == 2) {
-        fresh.stream_ends(b, calls);
+        fresh.stream_ends(kContext, b, calls);
         driver.destroy_stream(b);
         b = driver.new_stream(false);
         fresh.stream_created(b, true);

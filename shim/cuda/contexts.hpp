@@ -7,17 +7,29 @@
 namespace cistern::cuda {
 
 // Safe to call from any thread. Contexts and devices are never freed.
+//
+// A program that links the library shows no call that ends a context, and a primary context that was reset comes again
+// with the same handle. So the driver is asked for the id of the current context in place of its handle: each life has
+// its own (CUDA 12 and later). With an older driver a reset is found out only until the context is started again.
 class Contexts {
  public:
   Contexts(const Functions& functions, CallGate& gate) : functions_(functions), gate_(gate) {}
 
   // The context that is current on this thread, as the driver says; null: none. A handle that was not seen before is
-  // recorded here, with its device; null too if the driver does not tell the device.
-  Context* current();
+  // recorded here, with its device; null too if the driver does not tell the device. `*ended`: if there is none, the
+  // handle that is current all the same.
+  Context* current(CUcontext* ended = nullptr);
+  // kSuccess: it still has the life that is known. kContextIsDestroyed: its memory is forgotten by now. Else the
+  // driver did not tell. Where ends are seen no call is made.
+  CUresult look_at(Context& context);
+  // This life, as `epoch` numbers it, has ended without a call that was seen: its memory is forgotten.
+  void forget_life(Context& context, std::uint32_t life);
   // Waits for all work of the context, unless it is ending. The caller has passed the gate.
   void wait_for_work(Context& context);
   // Called when a device has its first context. Set once.
   void (*device_appeared)(Device&) = [](Device&) {};
+  // Called when a context turns out to have ended some time ago: forgets its memory. Set once.
+  void (*has_ended)(Context&) = [](Context&) {};
 
   // Null: it is not known, or it is gone.
   Context* known(CUcontext handle);
@@ -63,7 +75,13 @@ class Contexts {
   bool forget_in_child();
 
  private:
+  static constexpr std::size_t kIdSlots = 16;
+
   Context* make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
+  bool asks_for_ids() const;
+  Context* identified(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
+  bool begin_identifying();
+  void end_identifying() { identifying_.store(nullptr, std::memory_order_release); }
 
   const Functions& functions_;
   CallGate& gate_;
@@ -72,6 +90,9 @@ class Contexts {
   std::atomic<Device*> devices_[kDevicesMax]{};
   std::atomic<int> alive_{0};
   std::atomic<bool> share_memory_{false};
+  // Contexts by the last bits of their ids: one that is not here is asked for once more.
+  std::atomic<Context*> by_id_[kIdSlots]{};
+  std::atomic<const void*> identifying_{nullptr};  // the thread that compares an id with what was known; one at a time
 };
 
 inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }

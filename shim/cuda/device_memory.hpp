@@ -5,19 +5,27 @@
 
 namespace cistern::cuda {
 
+struct Context;
+
 // As cuMemAlloc, in the current context: from the pool, unless there is a reason why not (hooks/allocate.cpp).
 CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
+// The same in this context, which is made current only for calls of the driver that need it.
+CUresult allocate_device(Context& in, CUdeviceptr* pointer, std::size_t bytes);
 // As cuMemFree (hooks/free.cpp).
 CUresult free_device(CUdeviceptr pointer);
+// The library's callers give memory back with these. A block of the pool (is_device_block) is freed in its own context,
+// whichever is current; other memory as cuMemFree does it.
+bool is_device_block(CUdeviceptr pointer);
+CUresult free_device_now(CUdeviceptr pointer);
 // Frees a block of the pool without waiting. The block is not reused before the work of its context has ended that was
 // enqueued by then: on `stream`, and on all streams whose begin was seen. Other memory is freed as the driver frees it.
 CUresult free_device_later(CUdeviceptr pointer, CUstream stream);
 CUresult free_pinned_later(void* pointer, CUstream stream);
 
 // As the others, in the order of a stream (hooks/stream_order.hpp). A request on a stream may get a block that went
-// back on the same stream: its work comes behind that of the block before. `stream`: of the current context, null being
-// the default one.
-CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t bytes);
+// back on the same stream: its work comes behind that of the block before. `stream`: of the context, null being the
+// default one. The per-thread one is known only while the context is current.
+CUresult allocate_device_on(Context& in, CUstream stream, CUdeviceptr* pointer, std::size_t bytes);
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer);
 // The block that begins there has work on this stream too: it goes back behind all work of its context. False: no
 // block.
@@ -29,7 +37,6 @@ CUresult reserve_device(std::size_t bytes, std::size_t count);
 CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count);
 
 // --- Segments of the library's pools, and the blocks that it cuts out of them (shim/cuda/segments.hpp)
-struct Context;
 struct SegmentPlace {
   Context* context;
   std::uint32_t epoch;   // of the context

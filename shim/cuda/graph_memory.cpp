@@ -207,10 +207,13 @@ CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread) {
 }
 
 // A program that links the library shows no capture.
+bool asks_if_captured(CudaState& s, CUstream stream, bool per_thread) {
+  if (is_legacy(stream, per_thread)) return false;
+  return preloaded.load(std::memory_order_relaxed) ? s.captures.any() : bool(driver().cuStreamIsCapturing);
+}
+
 bool may_be_captured(CudaState& s, CUstream stream, bool per_thread) {
-  const bool sees_captures = preloaded.load(std::memory_order_relaxed);
-  if ((sees_captures && !s.captures.any()) || is_legacy(stream, per_thread)) return false;
-  if (!sees_captures && !driver().cuStreamIsCapturing) return false;
+  if (!asks_if_captured(s, stream, per_thread)) return false;
   int status = kCaptureStatusNone;
   if (in_host_function || driver().cuStreamIsCapturing(by_name(stream), &status) != kSuccess) return true;
   return status != kCaptureStatusNone;

@@ -85,5 +85,7 @@ class GraphMemory {
 CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread);
 // Whether a call on this stream may become a node of a graph: no only where that is known.
 bool may_be_captured(CudaState& s, CUstream stream, bool per_thread);
+// The same, and the driver would have to be asked; a context must be current then.
+bool asks_if_captured(CudaState& s, CUstream stream, bool per_thread);
 
 }  // namespace cistern::cuda

@@ -33,17 +33,19 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
   resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
   resolve(table.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  resolve(table.cuCtxGetId, "cuCtxGetId");
   resolve(table.cuInit, "cuInit");
   resolve(table.cuDeviceGetCount, "cuDeviceGetCount");
   resolve(table.cuDeviceGet, "cuDeviceGet");
   resolve(table.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   resolve(table.cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess");
+  resolve(table.cuCtxSetCurrent, "cuCtxSetCurrent");
 }
 
 // The look-ups take the dynamic linker's lock, so ours is not held meanwhile. Threads that race here find the same.
-void resolve_driver() {
+void resolve_driver(Loading loading) {
   Uncounted uncounted;
-  if (!real_symbol("cuMemAlloc_v2", kDriverName)) return;  // it may be loaded later
+  if (!real_symbol("cuMemAlloc_v2", kDriverName, loading)) return;  // it may be loaded later
   resolve_table(the_table);
   Locked hold(resolve_lock);
   if (resolved.load(std::memory_order_acquire)) return;
@@ -54,11 +56,16 @@ void resolve_driver() {
 
 DriverTable& driver() {
   if (!resolved.load(std::memory_order_acquire)) [[unlikely]]
-    resolve_driver();
+    resolve_driver(Loading::only_if_loaded);
   return the_table;
 }
 
 bool driver_found() { return driver(), resolved.load(std::memory_order_acquire); }
+
+bool load_driver() {
+  if (!resolved.load(std::memory_order_acquire)) resolve_driver(Loading::allowed);
+  return resolved.load(std::memory_order_acquire);
+}
 
 void driver_before_fork() { resolve_lock.lock_for_fork(); }
 void driver_after_fork() { resolve_lock.unlock_after_fork(); }

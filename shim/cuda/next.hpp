@@ -45,17 +45,22 @@ struct DriverTable {
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
   RealFunction<CUresult(std::size_t*, const CUmemAllocationProp*, int)> cuMemGetAllocationGranularity;
+  RealFunction<CUresult(CUcontext, std::uint64_t*)> cuCtxGetId;
   // Only callers of the C interface need these.
   RealFunction<CUresult(unsigned)> cuInit;
   RealFunction<CUresult(int*)> cuDeviceGetCount;
   RealFunction<CUresult(CUdevice*, int)> cuDeviceGet;
   RealFunction<CUresult(int*, CUdevice, CUdevice)> cuDeviceCanAccessPeer;
   RealFunction<CUresult(CUcontext)> cuCtxDisablePeerAccess;
+  RealFunction<CUresult(CUcontext)> cuCtxSetCurrent;
 };
 
 // Null functions while no libcuda is in the process.
 DriverTable& driver();
 bool driver_found();
+// The same, and libcuda is loaded if it is not yet, as the runtime's first call would do. Calls of the library that ask
+// for CUDA need this. It stays loaded.
+bool load_driver();
 
 void driver_before_fork();
 void driver_after_fork();

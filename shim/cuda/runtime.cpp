@@ -186,6 +186,26 @@ void runtime_looks_up(const void* caller) {
   if (name && !known_runtime(name)) find_runtime(name);
 }
 
+// An error that the program has not asked for is not left to it.
+int enter_runtime() {
+  Uncounted uncounted;
+  const char* const path = loaded_runtime();
+  if (!path) return 0;
+  const LoadedLibrary runtime(path);
+  const auto find = [&]<class Function>(Function*& function, const char* name) {
+    function = runtime ? reinterpret_cast<Function*>(runtime.find(name)) : nullptr;
+    return function != nullptr;
+  };
+  cudaError_t (*get)(int*), (*set)(int), (*peek)(), (*clear)();
+  if (!find(get, "cudaGetDevice") || !find(set, "cudaSetDevice") || !find(peek, "cudaPeekAtLastError") ||
+      !find(clear, "cudaGetLastError"))
+    return 0;
+  const bool was_clear = peek() == kSuccess;
+  int device = 0;
+  if ((get(&device) != kSuccess || set(device) != kSuccess) && was_clear) clear();
+  return device;
+}
+
 void* runtime_function(RuntimeCall call, const void* caller) {
   const link_map* map = module_of(caller);
   const int index = static_cast<int>(call);

@@ -19,6 +19,11 @@ void* runtime_function(RuntimeCall call, const void* caller);
 // A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
 void runtime_looks_up(const void* caller);
 
+// In a thread without a context, for the shared runtime that is loaded: does what its next call would do, which is to
+// make the context of the thread's device current (cudaSetDevice since CUDA 12). Returns that device, or 0 if no such
+// runtime is there.
+int enter_runtime();
+
 // Around every dlclose of the program's.
 void library_unloads();
 void library_unloaded();

@@ -95,6 +95,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
   PhysicalMemory::limit_allows = limit_allows;
   PhysicalMemory::room_for = room_for;
   contexts.device_appeared = [](Device& device) { state().pools.ranges().device_appeared(device); };
+  contexts.has_ended = [](Context& context) { ContextEnd(state(), context, ContextEnd::unseen).gone(); };
   staging.set_limits({.interval_ns = options().trim_interval});
 }
 
@@ -149,15 +150,24 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   if (!context_) return;
   context_->ending.store(true);
   context_->wait_until_left();
-  ends_range_ = context_->range.load();
   empty_ring();
+  take_out();
+  context_->wait_until_left();
+}
+
+ContextEnd::ContextEnd(CudaState& s, Context& context, Unseen) : s_(s), context_(&context) {
+  context_->ending.store(true);
+  take_out();
+}
+
+void ContextEnd::take_out() {
+  ends_range_ = context_->range.load();
   // A block that is kept under another key than its own may have work on the stream of that key.
   const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
     (waits || key != block->key() ? kept_ : settled_).push_back(block);
   };
   s_.pools.take_out(context_, keep);
   s_.pools.source().take_out_postponed(context_, kept_);
-  context_->wait_until_left();
 }
 
 ContextEnd::~ContextEnd() {

@@ -94,6 +94,9 @@ CUresult end_object(const void* handle, Pass pass) {
 class ContextEnd {
  public:
   ContextEnd(CudaState& s, Context* context);
+  // It ended some time ago: nothing of it can be given back, and no call of ours is on its way there.
+  enum Unseen { unseen };
+  ContextEnd(CudaState& s, Context& context, Unseen);
   ~ContextEnd();
   ContextEnd(const ContextEnd&) = delete;
   ContextEnd& operator=(const ContextEnd&) = delete;
@@ -103,6 +106,7 @@ class ContextEnd {
   void stays();
 
  private:
+  void take_out();
   Vector<Block*> programs_blocks();
   void end_programs_memory();
   void empty_ring();

@@ -150,12 +150,16 @@ struct CopyThread {
 // The work on the queues (streams) of a driver. A queue belongs to the context that is current, or to `device`.
 struct KindQueues {
   bool needs_queue = false;  // null is none, and no function is called with it
+  // The queue behind which memory goes back without a wait when all work that is known to use it has ended. Null: null
+  // is that queue.
+  void* (*queue_of_idle)() = nullptr;
   // Whether the same queue is meant in every thread. Null: always.
   bool (*is_for_all_threads)(const void* queue) = nullptr;
 
   // The context that is current; null: none is. The function is null where no context ever is current.
   void* (*current_context)() = nullptr;
-  int no_context_code = 0;  // the driver's code where one must be current
+  // The one that a request means which names no device: the current one, or one that is made current now.
+  cistern_status (*find_context)(void** context) = nullptr;
   // Makes it current; false: `leave_context` has nothing to undo.
   bool (*enter_context)(void* context) = nullptr;
   void (*leave_context)() = nullptr;
@@ -249,7 +253,8 @@ constexpr bool kTablesAreConstants = true;
 // made.
 constexpr bool is_whole(const KindQueues& of) {
   if (!kTablesAreConstants) return true;
-  const bool contexts = !of.current_context == !of.enter_context && !of.enter_context == !of.leave_context;
+  const bool contexts = !of.current_context == !of.enter_context && !of.enter_context == !of.leave_context &&
+                        !of.current_context == !of.find_context;
   const bool works = of.copy && of.read_and_wait && of.follow && of.wait && of.make && of.end;
   const bool transfers = of.is_theirs && of.make_copy && of.is_final;
   return contexts && works && transfers && !of.is_no_queue == !of.wait_for_context && !of.pin == !of.unpin;

@@ -2,6 +2,7 @@
 #include "shim/library/pool_blocks.hpp"
 
 #include "pool/base/address_table.hpp"
+#include "shim/library/pools.hpp"
 
 namespace cistern::library {
 namespace {
@@ -59,6 +60,14 @@ bool claim_block(const SeenBlock& seen) {
 void end_block(const SeenBlock& seen, std::uintptr_t address) {
   blocks.erase(address, seen.record);
   set_gone(seen.record);
+}
+
+void forget_stale_block(std::uintptr_t address) {
+  const SeenBlock stale = any_pool.load(std::memory_order_relaxed) ? see_block(address) : SeenBlock{};
+  if (!stale.record || !claim_block(stale)) return;
+  const std::uint64_t bytes = stale.record->bytes;
+  end_block(stale, address);
+  leave(*stale.account, bytes, stale.record);
 }
 
 void let_block_live(const SeenBlock& seen) { seen.record->state.store(seen.state); }

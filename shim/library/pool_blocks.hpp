@@ -42,6 +42,8 @@ SeenBlock see_block(std::uintptr_t address);
 bool claim_block(const SeenBlock& seen);
 void end_block(const SeenBlock& seen, std::uintptr_t address);  // its record is the account's again: leave()
 void let_block_live(const SeenBlock& seen);
+// The process's own pool has got this address: a block of another pool that lay there has gone with its context.
+void forget_stale_block(std::uintptr_t address);
 
 // Under a lock: it must not call out of Cistern.
 void visit_pool_blocks(void (*visit)(PoolBlock& block, void* context), void* context);

@@ -104,6 +104,7 @@ cistern_status allocate_of_process(const BlockRequest& request, void** result) {
   const cistern_status status = take(request, &taken);
   if (status != CISTERN_OK) return status;
   if (taken.address == taken.base) {
+    if (request.memory->queues) forget_stale_block(taken.address);
     *result = reinterpret_cast<void*>(taken.address);
     return CISTERN_OK;
   }

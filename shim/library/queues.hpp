@@ -21,10 +21,10 @@ class InContext {
   const bool entered_;
 };
 
-// Finds the current context. Drivers without current contexts need none; for the others there must be one.
+// Drivers without current contexts need none.
 inline cistern_status find_current_context(const KindQueues& of, void** context) {
-  *context = of.current_context ? of.current_context() : nullptr;
-  return !of.current_context || *context ? CISTERN_OK : refused(of.no_context_code);
+  *context = nullptr;
+  return of.find_context ? of.find_context(context) : CISTERN_OK;
 }
 
 inline bool is_for_all_threads(const KindQueues& of, const void* queue) {

@@ -137,12 +137,17 @@ cistern_status unregister(Unified& of) {
   return status;
 }
 
+// All known work has been waited for.
+void* idle_queue(const KindMemory& memory) {
+  return memory.queues && memory.queues->queue_of_idle ? memory.queues->queue_of_idle() : nullptr;
+}
+
 cistern_status give_host(Unified& of) {
   if (of.is_inherited() && of.is_pinned) return CISTERN_OK;
   if (const cistern_status status = unregister(of); status != CISTERN_OK) return status;
   if (!of.host.address) return CISTERN_OK;
   const KindMemory& memory = of.is_pinned ? *of.queues().pinned : *memory_of(CISTERN_HOST);
-  const cistern_status status = memory.give(of.host, nullptr, {});
+  const cistern_status status = memory.give(of.host, idle_queue(memory), {});
   if (status != CISTERN_OK) return status;
   of.host = {};
   of.host_address = nullptr;
@@ -152,7 +157,7 @@ cistern_status give_host(Unified& of) {
 
 cistern_status give_device(Unified& of) {
   if (!of.device.address || of.is_inherited()) return CISTERN_OK;
-  const cistern_status status = of.memory->give(of.device, nullptr, {});
+  const cistern_status status = of.memory->give(of.device, idle_queue(*of.memory), {});
   if (status == CISTERN_OK) of.device = {};
   return status;
 }

@@ -135,8 +135,32 @@ class Installed(Consumers):
                 self.assertNotRegex(shown, r" u |malloc|_Zn[wa]m|_Zd[la]Pv")
 
 
+IN_A_THREAD = """
+#include <pthread.h>
+#ifdef __cplusplus
+extern "C"
+#endif
+int cudaFree(void*);
+int page_main(void);
+static int code;
+static void* run(void* unused) {
+  code = page_main();
+  return unused;
+}
+int main(void) {
+  pthread_t thread;
+  cudaFree(0);
+  pthread_create(&thread, 0, run, 0);
+  pthread_join(thread, 0);
+  return code;
+}
+"""
+
+
 class Page(Consumers):
-    """Each program of the pages says what stands below it, alone and with the preloaded object."""
+    """Each program of the pages says what stands below it, alone and with the preloaded object. Those that use CUDA
+    are linked with nothing of it: the library's call is the process's first one. And they run in a thread without a
+    context, in a process whose runtime has started."""
 
     def programs(self, page, language):
         text = (ROOT / "shim/doc" / page).read_text()
@@ -145,12 +169,18 @@ class Page(Consumers):
         return programs
 
     def check(self, program, expected, *compile_it):
-        simulator = ARGUMENTS.build / "tests/simcuda"
         libraries = ["-lOpenCL"] if "<CL/" in program else []
+        self.check_as_it_is(program, expected, compile_it, libraries)
         if "cistern_device_count" in program:
-            if not (simulator / "libcuda.so").exists():
-                return
-            libraries += [f"-L{simulator}", "-Wl,--no-as-needed", "-lcuda"]
+            runtime = ARGUMENTS.build / "tests/simcuda/13"
+            function = program.replace("int main(", "int page_main(").removesuffix("}\n") + "  return 0;\n}\n"
+            self.check_as_it_is(function + IN_A_THREAD, expected, compile_it,
+                                [f"-L{runtime}", f"-Wl,-rpath,{runtime}", "-lcudart", "-lpthread"])
+
+    def check_as_it_is(self, program, expected, compile_it, libraries):
+        simulator = ARGUMENTS.build / "tests/simcuda"
+        if "cistern_device_count" in program and not (simulator / "libcuda.so").exists():
+            return
         source = self.folder / "snippet"
         source.write_text(program)
         done(*compile_it, "-Wall", "-Wextra", "-Werror", "-DCL_TARGET_OPENCL_VERSION=120", "-I",

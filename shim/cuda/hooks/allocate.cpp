@@ -39,6 +39,7 @@ struct Request {
   std::uint64_t traits, bytes;
   const char* api;
   std::optional<CUstream> on = {};  // the only stream whose work will use it, as far as is known
+  bool is_current = true;           // the context; else it is made current for calls of the driver
 };
 
 void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
@@ -74,8 +75,7 @@ void hand_out(CudaState& s, Block* block, const Request& request, bool hit, std:
 }
 
 // Makes a block for memory that the program's own call got. It has exactly this size, and its free is the driver's.
-void adopt_unpooled(CudaState& s, const Request& request, std::uintptr_t address) {
-  Context* context = s.contexts.current();
+void adopt_unpooled(CudaState& s, const Request& request, Context* context, std::uintptr_t address) {
   if (!context || !address) return;
   Block* block = s.pools.source().adopt({context, request.traits, as_driver_rounds(request.bytes)}, address);
   block->unpooled = true;
@@ -138,14 +138,25 @@ struct PooledRequest {
   Context* context;
   PoolKey key;
 
-  std::uint64_t bytes_max() const { return near_bytes_max(s, request, context, key.bytes); }
+  // A context that is current already makes no call.
+  std::optional<Entered> enter() const {
+    return request.is_current ? std::nullopt : std::optional<Entered>(std::in_place, s.functions, context->handle());
+  }
+  std::uint64_t bytes_max() const {
+    const bool asks = request.kind == BlockKind::device && !context->device->total_bytes.load();
+    const auto entered = asks ? enter() : std::nullopt;
+    return near_bytes_max(s, request, context, key.bytes);
+  }
   bool is_there(Block* block) const {
     if (block->context_is_there()) [[likely]]
       return true;
     s.pools.source().forget(block);  // it came back to the pool while its context was ending
     return false;
   }
-  Acquired<Block*, CUresult> acquire_new() const { return cuda::acquire_new(s, request, context, key.bytes); }
+  Acquired<Block*, CUresult> acquire_new() const {
+    const auto entered = enter();
+    return cuda::acquire_new(s, request, context, key.bytes);
+  }
 };
 
 // The program's answer if neither the pool nor the driver had the memory. It is counted, and said where that helps.
@@ -172,6 +183,7 @@ Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t 
   DeviceRanges& all = s.pools.ranges();
   if (request.kind != BlockKind::device || !all.asked_for()) [[likely]]
     return nullptr;
+  const auto entered = pooled.enter();
   const Inside inside(*pooled.context);
   DeviceRange* const range = pooled.context->ending.load() ? nullptr : all.of(*pooled.context);
   if (!range || range->is_closed() || (all.any_whole() && all.wants_whole(site_of_call(s, request.api))))
@@ -222,14 +234,13 @@ CUresult pass_on(CudaState& s, const Request& request, Context* context, Unpoole
   KindCounters& counted = s.account.counters_of(request.kind, context);
   counted.count_unpooled(reason);
   add(counted.driver_allocs);
-  if (context) sample_device_memory(s, *context->device);
+  if (context && request.is_current) sample_device_memory(s, *context->device);
   return kSuccess;
 }
 
 // `pass` makes the program's own call; `result` is where it leaves the address.
 template <class Pass, class Address>
-CUresult allocate(CudaState& s, const Request& request, Address* result, Pass pass) {
-  Context* context = s.contexts.current();
+CUresult allocate_in(CudaState& s, const Request& request, Context* context, Address* result, Pass pass) {
   const auto reason = why_not_pooled(s, request.kind, request.bytes, context);
   if (!reason) {
     std::uintptr_t address = 0;
@@ -238,8 +249,24 @@ CUresult allocate(CudaState& s, const Request& request, Address* result, Pass pa
     return answer;
   }
   const CUresult answer = pass_on(s, request, context, *reason, pass);
-  if (answer == kSuccess) adopt_unpooled(s, request, (std::uintptr_t)*result);
+  if (answer == kSuccess) adopt_unpooled(s, request, context, (std::uintptr_t)*result);
   return answer;
+}
+
+template <class Pass, class Address>
+CUresult allocate(CudaState& s, const Request& request, Address* result, Pass pass) {
+  return allocate_in(s, request, s.contexts.current(), result, pass);
+}
+
+CUresult allocate_elsewhere(Context& in, CUdeviceptr* pointer, std::size_t bytes, std::optional<CUstream> on) {
+  CudaState& s = state();
+  const auto pass = [&] {
+    const Entered entered(s.functions, in.handle());
+    return entered ? driver().cuMemAlloc_v2(pointer, bytes) : kInvalidContext;
+  };
+  if (!bytes) return pass();
+  return allocate_in(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2"), on, false}, &in, pointer,
+                     pass);
 }
 
 // --- Pinned memory
@@ -347,13 +374,17 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes) {
                   [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
 }
 
+CUresult allocate_device(Context& in, CUdeviceptr* pointer, std::size_t bytes) {
+  return allocate_elsewhere(in, pointer, bytes, {});
+}
+
 // A block that was allocated while its stream captured is never given again: the graph has its address.
-CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t bytes) {
-  if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
+CUresult allocate_device_on(Context& in, CUstream stream, CUdeviceptr* pointer, std::size_t bytes) {
+  const CUresult answer = allocate_elsewhere(in, pointer, bytes, stream);
   CudaState& s = state();
-  const CUresult answer = allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2"), stream},
-                                   pointer, [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
-  if (answer == kSuccess && may_be_captured(s, stream, false))
+  if (answer != kSuccess || !asks_if_captured(s, stream, false)) return answer;
+  const Entered entered(s.functions, in.handle());
+  if (may_be_captured(s, stream, false))
     if (Block* const block = s.blocks.table.find(*pointer)) block->marked.store(true, std::memory_order_relaxed);
   return answer;
 }
@@ -387,7 +418,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
     Locked hold(pitch_lock);
     pitches().insert_or_assign(key, *pitch);
   }
-  adopt_unpooled(s, {BlockKind::device, kDeviceTraits, *pitch * height, api}, static_cast<std::uintptr_t>(*pointer));
+  adopt_unpooled(s, {BlockKind::device, kDeviceTraits, *pitch * height, api}, context,
+                 static_cast<std::uintptr_t>(*pointer));
   return answer;
 }
 

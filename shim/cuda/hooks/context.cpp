@@ -135,10 +135,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
   StreamRecord record;
   const bool known = s.objects.take_stream(stream, record);
   const bool there = known && record.context->alive.load();
-  if (there) {
-    Entered entered(s.functions, record.context->handle());
-    record.context->clock.stream_ends(stream, record.context->device->calls);
-  }
+  if (there) record.context->clock.stream_ends(record.context->handle(), stream, record.context->device->calls);
   const CUresult answer = end_object(stream, pass);
   if (answer == kSuccess) {
     if (there) end_stream_order(s, *record.context, record.number);

@@ -167,9 +167,14 @@ CUresult refuse_cut(CudaState& s, const Block& block, const char* api) {
   return answer == kSuccess ? kInvalidValue : answer;
 }
 
+// The context that is current, and the one by which it is judged whether the pool keeps the block.
+struct Where {
+  Context *current, *judged_by;
+};
+
 template <class Pass>
-CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
-  Context* current = s.contexts.current();
+CUresult free_block(CudaState& s, Block* block, const char* api, Order order, const Where& where, Pass pass) {
+  Context* const current = where.current;
   BlockState state = BlockState::live;
   if (!block->context_is_there()) return pass();
   if (block->in_segment && block->state.load() == BlockState::live) return refuse_cut(s, *block, api);
@@ -181,7 +186,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     });
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
-  if (const auto reason = why_not_kept(s, *block, current))
+  if (const auto reason = why_not_kept(s, *block, where.judged_by))
     if (*reason != Unpooled::capturing || !order.of_stream || block->marked.load(std::memory_order_relaxed))
       return really_free(s, block, *reason, pass);
   const bool as_chosen = order.when == Order::as_chosen;
@@ -289,11 +294,17 @@ CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, c
   return really_free(s, block, Unpooled::stream_ordered_free, pass);
 }
 
+// --- The program's own calls, in the current context
+Where here(CudaState& s) {
+  Context* const current = s.contexts.current();
+  return {current, current};
+}
+
 CUresult free_device_in(Order order, CUdeviceptr pointer) {
   CudaState& s = state();
   const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
   Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
-  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", order, pass);
+  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", order, here(s), pass);
   return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2",
                     [&] { return driver().cuMemFree_v2(unless_in_segment(s, pointer)); });
 }
@@ -302,7 +313,7 @@ CUresult free_pinned_in(Order order, void* pointer) {
   CudaState& s = state();
   const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
   Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
-  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", order, pass);
+  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", order, here(s), pass);
   const auto other = unless_in_segment(s, reinterpret_cast<CUdeviceptr>(pointer));
   return free_other(s, pointer, "cuMemFreeHost",
                     [&] { return driver().cuMemFreeHost(reinterpret_cast<void*>(other)); });
@@ -314,14 +325,50 @@ void use_markers(std::uintptr_t address, CUstream stream) {
   if (const Block* const block = s.blocks.table.find(address)) use_markers(s, *block, stream);
 }
 
+// --- The library's, in the context of the block
+Block* device_block_at(CudaState& s, CUdeviceptr pointer) {
+  Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  return block && block->kind == BlockKind::device ? block : nullptr;
+}
+
+// Only a free that waits asks for the context that is current: the driver's own would wait for that one as well.
+CUresult free_at(CudaState& s, Block* block, Order order, CUdeviceptr pointer) {
+  Context* const own = block->context;
+  CUcontext current = nullptr;
+  if (order.when != Order::later) s.functions.context_current(&current);
+  return free_block(s, block, "cuMemFree_v2", order, {current ? s.contexts.known(current) : nullptr, own}, [&] {
+    const Entered entered(s.functions, own->handle());
+    return entered ? driver().cuMemFree_v2(pointer) : kInvalidContext;
+  });
+}
+
+// `free(block)` for a block whose context is there. Other memory is the driver's matter.
+template <class Free>
+CUresult free_where_it_lies(CudaState& s, CUdeviceptr pointer, Free free) {
+  Block* const block = device_block_at(s, pointer);
+  const CUresult seen = block ? s.contexts.look_at(*block->context) : kContextIsDestroyed;
+  if (seen == kContextIsDestroyed) return free_device_in({Order::as_chosen}, pointer);
+  return seen == kSuccess ? free(block) : seen;
+}
+
 }  // namespace
 
 CUresult free_device(CUdeviceptr pointer) { return free_device_in({Order::as_chosen}, pointer); }
 
+bool is_device_block(CUdeviceptr pointer) { return device_block_at(state(), pointer); }
+
+CUresult free_device_now(CUdeviceptr pointer) {
+  CudaState& s = state();
+  return free_where_it_lies(s, pointer, [&](Block* block) { return free_at(s, block, {Order::as_chosen}, pointer); });
+}
+
 CUresult free_device_later(CUdeviceptr pointer, CUstream stream) {
-  if (is_gone(state(), stream)) return free_device_in({Order::now}, pointer);
-  use_markers(pointer, stream);
-  return free_device_in({Order::later}, pointer);
+  CudaState& s = state();
+  return free_where_it_lies(s, pointer, [&](Block* block) {
+    if (is_gone(s, stream)) return free_at(s, block, {Order::now}, pointer);
+    use_markers(s, *block, stream);
+    return free_at(s, block, {Order::later}, pointer);
+  });
 }
 
 CUresult free_pinned_later(void* pointer, CUstream stream) {
@@ -334,13 +381,13 @@ CUresult free_pinned_later(void* pointer, CUstream stream) {
 // one is gone, the caller waits now.
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
   CudaState& s = state();
-  Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
-  if (!block || block->kind != BlockKind::device) return free_device(pointer);
-  const std::uint64_t traits = stream_traits(s, block->context, stream);
-  const std::uint8_t further = block->further_streams.load();
-  if (further > 1 || (!traits && is_gone(s, stream))) return free_device_in({Order::now}, pointer);
-  use_markers(pointer, stream);
-  return free_device_in({Order::later, true, further ? 0 : traits}, pointer);
+  return free_where_it_lies(s, pointer, [&](Block* block) {
+    const std::uint64_t traits = stream_traits(s, block->context, stream);
+    const std::uint8_t further = block->further_streams.load();
+    if (further > 1 || (!traits && is_gone(s, stream))) return free_at(s, block, {Order::now}, pointer);
+    use_markers(s, *block, stream);
+    return free_at(s, block, {Order::later, true, further ? 0 : traits}, pointer);
+  });
 }
 
 namespace hook {

@@ -30,7 +30,6 @@ Context* context_of_work(CudaState& s, const Block& block, CUstream stream) {
   Context* of = nullptr;
   s.objects.with_stream(stream, [&](const StreamRecord* record) { of = record ? record->context : nullptr; });
   if (!of && s.gate.open()) {
-    const RelaxedCapture relaxed(s.functions);
     CUcontext handle = nullptr;
     if (driver().cuStreamGetCtx(stream, &handle) == kSuccess && !(of = s.contexts.known(handle)))
       if (const Entered entered(s.functions, handle); entered) of = s.contexts.current();
@@ -70,8 +69,7 @@ void note_unseen_work(CudaState& s, const Block& block, CUstream stream) {
   if (!block.context_is_there() || is_known(s, block, stream)) return;
   Context& of = *context_of_work(s, block, stream);
   Inside inside(of);
-  Entered entered(s.functions, of.handle());
-  of.clock.note_work(stream, of.device->calls);
+  of.clock.note_work(of.handle(), stream, of.device->calls);
 }
 
 bool note_further_stream(CUdeviceptr pointer, CUstream stream) {

@@ -9,8 +9,12 @@
 
 namespace cistern::cuda {
 
+// No libcuda could be loaded: no driver has been asked.
+constexpr CUresult kNoDriver = -1;
+
 inline cistern_status status_of(CUresult answer) {
   if (answer == kSuccess) return CISTERN_OK;
+  if (answer == kNoDriver) return CISTERN_NO_DRIVER;
   if (answer == kOutOfMemory) return library::refused(answer, CISTERN_NO_MEMORY);
   if (answer == kInvalidDevice) return library::refused(answer, CISTERN_INVALID);
   return library::refused(answer, answer == kNoDevice ? CISTERN_NO_DRIVER : CISTERN_DRIVER);

@@ -3,6 +3,7 @@
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/substitute.hpp"
 #include "shim/cuda/library/answers.hpp"
+#include "shim/cuda/library/devices.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/library/library.hpp"
 #include "shim/library/pool_blocks.hpp"
@@ -25,17 +26,22 @@ cistern_status cuda_allocate(size_t bytes, unsigned long long* pointer) {
   native = 0;
   if (!pointer) return CISTERN_INVALID;
   *pointer = 0;
-  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
-  const cistern_status status = status_of_call(cuda::allocate_device(pointer, bytes));
-  if (status != CISTERN_OK) *pointer = 0;
-  return status;
+  cuda::Context* context = nullptr;
+  cuda::CUresult answer = cuda::find_context(CISTERN_CURRENT, &context);
+  if (answer == cuda::kSuccess) answer = cuda::allocate_device(*context, pointer, bytes);
+  if (answer != cuda::kSuccess) *pointer = 0;
+  forget_stale_block(*pointer);
+  return status_of_call(answer);
 }
 
 cistern_status cuda_deallocate(unsigned long long pointer) {
   const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (refuse_block_of_pool("cistern_cuda_deallocate", reinterpret_cast<void*>(pointer))) return CISTERN_INVALID;
-  return cuda::driver_found() ? status_of_call(cuda::free_device(pointer)) : CISTERN_NO_DRIVER;
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  if (cuda::is_device_block(pointer)) return status_of_call(cuda::free_device_now(pointer));
+  const cuda::OnDevice there(CISTERN_CURRENT);
+  return status_of_call(cuda::free_device(pointer));
 }
 
 uint64_t driver_lookups(uint64_t* substituted) {

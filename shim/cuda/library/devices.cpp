@@ -6,6 +6,7 @@
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/library/answers.hpp"
+#include "shim/cuda/runtime.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/library/library.hpp"
 #include "stats/sites.hpp"
@@ -13,39 +14,65 @@
 namespace cistern::cuda {
 namespace {
 
-constinit std::atomic<CUcontext> primaries[kDevicesMax] = {};
-
-// The driver is there, and initialised.
-CUresult prepare_driver() {
-  static constinit std::atomic<bool> ready{false};
-  if (ready.load(std::memory_order_acquire)) return kSuccess;
-  if (!driver_found() || !driver().cuInit || !driver().cuDeviceGet) return kNoDevice;
-  const CUresult answer = driver().cuInit(0);
-  if (answer == kSuccess) ready.store(true, std::memory_order_release);
-  return answer;
-}
+constinit std::atomic<Context*> primaries[kDevicesMax] = {};
 
 CUresult device_at(int ordinal, CUdevice* device) {
   if (ordinal < 0 || ordinal >= kDevicesMax) return kInvalidDevice;
-  const CUresult ready = prepare_driver();
+  const CUresult ready = start_driver();
   return ready == kSuccess ? driver().cuDeviceGet(device, ordinal) : ready;
 }
 
-// Kept for the process once it was retained. If the program reset it, which ends it, it is retained again.
-CUresult primary_context(int ordinal, CUcontext* context) {
-  CUdevice device = 0;
-  if (const CUresult answer = device_at(ordinal, &device); answer != kSuccess) return answer;
+// With a driver that tells no ids, whether it was reset and not retained again.
+bool is_active(int ordinal) {
   unsigned flags = 0;
   int active = 0;
-  *context = primaries[ordinal].load(std::memory_order_acquire);
-  if (*context && driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active) return kSuccess;
-  const CUresult answer = hook::cuDevicePrimaryCtxRetain(context, device);
-  if (answer == kSuccess) primaries[ordinal].store(*context, std::memory_order_release);
-  return answer;
+  return driver().cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == kSuccess && active;
+}
+
+// Kept for the process once it was retained. If the program reset it, which ends it, it is retained again.
+CUresult primary_context(int ordinal, Context** context) {
+  CudaState* const s = state_if_used();
+  *context = ordinal >= 0 && ordinal < kDevicesMax ? primaries[ordinal].load(std::memory_order_acquire) : nullptr;
+  if (*context && s) {
+    const std::uint32_t life = (*context)->epoch.load();
+    const CUresult seen = s->contexts.look_at(**context);
+    const bool is_seen = (*context)->id.load() || preloaded.load(std::memory_order_relaxed);
+    if (seen == kSuccess && (is_seen || is_active(ordinal))) return kSuccess;
+    if (seen != kSuccess && seen != kContextIsDestroyed) return seen;
+    if (seen == kSuccess) s->contexts.forget_life(**context, life);
+  }
+  CUdevice device = 0;
+  CUcontext handle = nullptr;
+  if (const CUresult answer = device_at(ordinal, &device); answer != kSuccess) return answer;
+  if (const CUresult answer = hook::cuDevicePrimaryCtxRetain(&handle, device); answer != kSuccess) return answer;
+  *context = state().contexts.known(handle);
+  if (!*context) return kInvalidContext;
+  primaries[ordinal].store(*context, std::memory_order_release);
+  return kSuccess;
+}
+
+// The one that a thread without a context, or with one that has ended, gets. A context that the program made and
+// destroyed is its own matter.
+CUresult begin_context(Context** context) {
+  CUcontext handle = nullptr;
+  if (const CUresult answer = driver().cuCtxGetCurrent(&handle); answer != kSuccess) return answer;
+  int device = handle ? CISTERN_CURRENT : enter_runtime();
+  if (handle)
+    state().contexts.for_each_ever([&](Context& of) {
+      if (of.handle() == handle && !of.made_by_program.load()) device = of.device->ordinal;
+    });
+  if (device == CISTERN_CURRENT) {
+    const CUresult answer = driver().cuCtxGetDevice(&device);
+    return answer == kSuccess ? kInvalidContext : answer;
+  }
+  if (const CUresult answer = primary_context(device, context); answer != kSuccess)
+    return answer == kInvalidDevice ? kNoDevice : answer;
+  if (handle && (*context)->handle() != handle) return kContextIsDestroyed;
+  return driver().cuCtxSetCurrent((*context)->handle());
 }
 
 CUresult count_devices(int* count) {
-  const CUresult ready = prepare_driver();
+  const CUresult ready = start_driver();
   return ready == kSuccess ? driver().cuDeviceGetCount(count) : ready;
 }
 
@@ -53,7 +80,7 @@ CUresult count_devices(int* count) {
 CUresult location_of(int ordinal, CUdevice* location) {
   if (ordinal != CISTERN_CPU) return device_at(ordinal, location);
   *location = CISTERN_CPU;  // as CU_DEVICE_CPU
-  return prepare_driver();
+  return start_driver();
 }
 
 CUdeviceptr address_of(const void* memory) {
@@ -62,9 +89,27 @@ CUdeviceptr address_of(const void* memory) {
 
 }  // namespace
 
+CUresult start_driver() {
+  static constinit std::atomic<bool> ready{false};
+  if (in_host_function) return kNotPermitted;
+  if (ready.load(std::memory_order_acquire)) [[likely]]
+    return kSuccess;
+  if (!load_driver()) return kNoDriver;
+  const CUresult answer = driver().cuInit(0);
+  if (answer == kSuccess) ready.store(true, std::memory_order_release);
+  return answer;
+}
+
 int device_count() {
   int count = 0;
-  return count_devices(&count) == kSuccess ? count : 0;
+  return driver_found() && count_devices(&count) == kSuccess ? count : 0;
+}
+
+CUresult find_context(int device, Context** context) {
+  if (const CUresult ready = start_driver(); ready != kSuccess) return ready;
+  if (device != CISTERN_CURRENT) return primary_context(device, context);
+  *context = state().contexts.current();
+  return *context ? kSuccess : begin_context(context);
 }
 
 CUcontext current_context() {
@@ -91,8 +136,19 @@ void leave_context() {
   }
 }
 
+// The current one is current.
 CUresult OnDevice::find(int device) {
-  return device == CISTERN_CURRENT ? kSuccess : primary_context(device, &context_);
+  Context* context = nullptr;
+  const CUresult answer = find_context(device, &context);
+  if (answer == kSuccess && device != CISTERN_CURRENT) context_ = context->handle();
+  return answer;
+}
+
+CUresult OnDevice::find(CurrentOr place) {
+  if (const CUresult ready = start_driver(); ready != kSuccess) return ready;
+  CUcontext ended = nullptr;
+  if (state().contexts.current(&ended)) return kSuccess;
+  return find(ended ? CISTERN_CURRENT : place.device);
 }
 
 }  // namespace cistern::cuda
@@ -102,6 +158,7 @@ namespace cistern::library {
 using cuda::CUcontext;
 using cuda::CUdevice;
 using cuda::CUresult;
+using cuda::CurrentOr;
 using cuda::driver;
 using cuda::OnDevice;
 using cuda::status_of;
@@ -145,12 +202,13 @@ cistern_status device_can_access(int device, int peer, int* can) {
 cistern_status device_let_access(int device, int peer, int enable) {
   native = 0;
   if (device == peer) return device < 0 || !enable ? CISTERN_INVALID : CISTERN_OK;
-  if (device < 0) return CISTERN_INVALID;
-  CUcontext other = nullptr;
-  if (const CUresult answer = cuda::primary_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
+  if (device < 0 || peer < 0) return CISTERN_INVALID;
+  cuda::Context* other = nullptr;
+  if (const CUresult answer = cuda::find_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
   const OnDevice here(device);
   if (!here) return status_of(here.answer());
-  const CUresult answer = enable ? cuda::hook::cuCtxEnablePeerAccess(other, 0) : driver().cuCtxDisablePeerAccess(other);
+  const CUresult answer =
+      enable ? cuda::hook::cuCtxEnablePeerAccess(other->handle(), 0) : driver().cuCtxDisablePeerAccess(other->handle());
   return answer == (enable ? kAccessIsThere : kAccessIsNotThere) ? CISTERN_OK : status_of(answer);
 }
 
@@ -159,9 +217,8 @@ cistern_status copy(void* target, const void* source, size_t bytes, int device, 
   native = 0;
   if (!bytes) return CISTERN_OK;
   if (!target || !source) return CISTERN_INVALID;
-  const OnDevice there(cuda::any_context_is_current() ? CISTERN_CURRENT : device);
+  const OnDevice there(CurrentOr{device});
   if (!there) return status_of(there.answer());
-  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
   const cuda::CUdeviceptr to = cuda::address_of(target), from = cuda::address_of(source);
   if (stream) return status_of(cuda::hook::cuMemcpyAsync(to, from, bytes, static_cast<cuda::CUstream>(stream)));
   const CUresult answer = cuda::hook::cuMemcpy(to, from, bytes);
@@ -174,7 +231,7 @@ cistern_status advise(void* block, size_t bytes, cistern_advice advice, int devi
   CUdevice location = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
   if (const CUresult answer = cuda::location_of(device, &location); answer != cuda::kSuccess) return status_of(answer);
-  const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
+  const OnDevice here(CurrentOr{std::max(device, 0)});
   return status_of(here ? driver().cuMemAdvise(cuda::address_of(block), bytes, advice, location) : here.answer());
 }
 
@@ -183,7 +240,7 @@ cistern_status prefetch(void* block, size_t bytes, int device, void* stream) {
   CUdevice location = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
   if (const CUresult answer = cuda::location_of(device, &location); answer != cuda::kSuccess) return status_of(answer);
-  const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
+  const OnDevice here(CurrentOr{std::max(device, 0)});
   return status_of(
       here ? driver().cuMemPrefetchAsync(cuda::address_of(block), bytes, location, static_cast<cuda::CUstream>(stream))
            : here.answer());

@@ -1,6 +1,7 @@
 // CUDA's device, pinned and managed memory as the library's pools take and give it: by the functions that the hooks
 // call too.
 #include <algorithm>
+#include <optional>
 
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
@@ -30,37 +31,29 @@ int device_of(const BlockRequest& request) {
   return request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
 }
 
-// --- Taken in the context that is wanted. `Allocate`: CUresult(std::uintptr_t* memory)
+// --- Taken in the context that is wanted
+cistern_status take_device(const BlockRequest& request, Taken* taken) {
+  taken->device = device_of(request);
+  CUdeviceptr pointer = 0;
+  Context* context = nullptr;
+  if (const CUresult answer = find_context(taken->device, &context); answer != kSuccess) return status_of(answer);
+  const auto allocate = [&] {
+    if (!request.order.of_stream) return allocate_device(*context, &pointer, request.bytes);
+    auto* const on = stream(request.order.stream);
+    const InContext here(on == per_thread_stream() ? context->handle() : nullptr);
+    return allocate_device_on(*context, on, &pointer, request.bytes);
+  };
+  const CUresult answer = allocate();
+  taken->base = static_cast<std::uintptr_t>(pointer);
+  return status_of(answer);
+}
+
+// `Allocate`: CUresult(std::uintptr_t* memory)
 template <class Allocate>
 cistern_status take_on(int device, Taken* taken, Allocate allocate) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   taken->device = device;
   const OnDevice here(device);
-  if (!here)
-    return here.answer() == kInvalidDevice ? library::refused(here.answer(), CISTERN_INVALID)
-                                           : status_of(here.answer());
-  return status_of(allocate(&taken->base));
-}
-
-template <class Allocate>
-auto of_device(Allocate allocate) {
-  return [allocate](std::uintptr_t* memory) {
-    CUdeviceptr pointer = 0;
-    const CUresult answer = allocate(&pointer);
-    *memory = static_cast<std::uintptr_t>(pointer);
-    return answer;
-  };
-}
-
-cistern_status take_device(const BlockRequest& request, Taken* taken) {
-  int device = device_of(request);
-  // The runtime's own first call would make the first device's context current.
-  if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
-  return take_on(device, taken, of_device([&](CUdeviceptr* memory) {
-                   return request.order.of_stream
-                              ? allocate_device_on(stream(request.order.stream), memory, request.bytes)
-                              : allocate_device(memory, request.bytes);
-                 }));
+  return status_of(here ? allocate(&taken->base) : here.answer());
 }
 
 cistern_status take_pinned(const BlockRequest& request, Taken* taken) {
@@ -74,16 +67,23 @@ cistern_status take_pinned(const BlockRequest& request, Taken* taken) {
 
 cistern_status take_managed(const BlockRequest& request, Taken* taken) {
   const unsigned flags = flags_of(request) ? flags_of(request) : kAttachGlobal;
-  return take_on(device_of(request), taken,
-                 of_device([&](CUdeviceptr* memory) { return hook::cuMemAllocManaged(memory, request.bytes, flags); }));
+  return take_on(device_of(request), taken, [&](std::uintptr_t* memory) {
+    CUdeviceptr pointer = 0;
+    const CUresult answer = hook::cuMemAllocManaged(&pointer, request.bytes, flags);
+    *memory = static_cast<std::uintptr_t>(pointer);
+    return answer;
+  });
 }
 
 // --- Given
 cistern_status give_device(const Taken& taken, void* queue, InOrder order) {
   if (!driver_found()) return CISTERN_NO_DRIVER;
-  const OnDevice here(taken.device);
-  if (order.of_stream) return status_of(free_device_on(stream(order.stream), address_of(taken)));
-  return status_of(queue ? free_device_later(address_of(taken), stream(queue)) : free_device(address_of(taken)));
+  const CUdeviceptr pointer = address_of(taken);
+  auto* const on = stream(order.of_stream ? order.stream : queue);
+  std::optional<OnDevice> here;
+  if (!is_device_block(pointer) || on == per_thread_stream()) here.emplace(taken.device);
+  if (order.of_stream) return status_of(free_device_on(on, pointer));
+  return status_of(queue ? free_device_later(pointer, on) : free_device_now(pointer));
 }
 
 cistern_status give_pinned(const Taken& taken, void* queue, InOrder) {
@@ -104,7 +104,6 @@ bool is_no_block(int code) { return code == kInvalidValue || code == kNotInitial
 // --- Reserved
 template <class Reserve>
 cistern_status reserve_on(int device, Reserve reserve) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice here(device);
   return status_of(here ? reserve() : here.answer());
 }
@@ -139,7 +138,8 @@ std::size_t bytes_of(const void* block) {
 cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int device, void* queue) {
   const cistern_status status = library::copy(target, source, bytes, std::max(device, 0), queue);
   if (status != CISTERN_OK || !bytes) return status;
-  return queues.wait(any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0), queue ? queue : legacy_stream());
+  const OnDevice there(CurrentOr{std::max(device, 0)});
+  return there ? queues.wait(CISTERN_CURRENT, queue ? queue : legacy_stream()) : status_of(there.answer());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/library/devices.hpp"
 #include "shim/cuda/library_side.hpp"
+#include "shim/cuda/state.hpp"
 #include "shim/library/queues.hpp"
 
 namespace cistern::cuda {
@@ -35,10 +36,16 @@ bool enter_context(void* context) {
   return current_context() != wanted && driver().cuCtxPushCurrent_v2(wanted) == kSuccess;
 }
 
+cistern_status find_context_of_request(void** context) {
+  Context* found = nullptr;
+  const CUresult answer = find_context(CISTERN_CURRENT, &found);
+  if (answer == kSuccess) *context = found->handle();
+  return status_of(answer);
+}
+
 // `work`, CUresult(), in the context that is meant.
 template <class Work>
 cistern_status on_device(int device, Work work) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice there(device);
   return status_of(there ? work() : there.answer());
 }
@@ -119,7 +126,6 @@ cistern_status fill_here(const library::BlockPart& target, const void* pattern, 
 
 cistern_status fill(const library::BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
                     int device, void* queue) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice there(device);
   return there ? fill_here(target, pattern, pattern_bytes, bytes, device, queue) : status_of(there.answer());
 }
@@ -153,9 +159,10 @@ cistern_status unpin(void* memory, int device) {
 }  // namespace
 
 extern constexpr library::KindQueues queues = {
+    .queue_of_idle = [] { return static_cast<void*>(legacy_stream()); },
     .is_for_all_threads = is_for_all_threads,
     .current_context = [] { return static_cast<void*>(current_context()); },
-    .no_context_code = kInvalidContext,
+    .find_context = find_context_of_request,
     .enter_context = enter_context,
     .leave_context = leave_context,
     .copy = copy,

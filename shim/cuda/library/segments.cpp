@@ -22,36 +22,36 @@ SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
 }
 
+int device_of(const BlockRequest& request) {
+  return request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
+}
+
 // The graph that a stream captures keeps the addresses of blocks. Their frees and allocations are the driver's matter.
 // A stream captures, too, after it has waited for an event of one that does.
-bool is_for_graph(CudaState& s, const InOrder& order) {
-  return order.of_stream && may_be_captured(s, static_cast<CUstream>(order.stream), false);
+bool is_for_graph(CudaState& s, const BlockRequest& request) {
+  auto* const stream = static_cast<CUstream>(request.order.stream);
+  if (!request.order.of_stream || !asks_if_captured(s, stream, false)) return false;
+  const OnDevice here(device_of(request));
+  return may_be_captured(s, stream, false);
 }
 
 bool may_cut(const BlockRequest& request) {
-  if (!driver_found()) return false;
+  if (start_driver() != kSuccess) return false;
   CudaState& s = state();
   const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
   // Without events nothing says when the memory is free for other work: the driver's own free waits.
   if (s.missing.for_pools || s.missing.for_order) return false;
-  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
-}
-
-// A context after a fault answers with the fault.
-CUresult find_here(CudaState& s, Context** context) {
-  *context = s.contexts.current();
-  if (!*context) return kInvalidContext;
-  return (*context)->poisoned.load(std::memory_order_relaxed) ? s.functions.context_synchronize() : kSuccess;
+  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request);
 }
 
 cistern_status find(const BlockRequest& request, Place* place) {
-  int device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
-  // The runtime's own first call would make the first device's context current.
-  if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
-  const OnDevice here(device);
-  if (!here) return status_of(here.answer());
   Context* context = nullptr;
-  if (const CUresult answer = find_here(state(), &context); answer != kSuccess) return status_of(answer);
+  if (const CUresult answer = find_context(device_of(request), &context); answer != kSuccess) return status_of(answer);
+  if (context->poisoned.load(std::memory_order_relaxed)) {
+    const Entered entered(state().functions, context->handle());
+    const CUresult fault = state().functions.context_synchronize();  // it answers with the fault
+    if (fault != kSuccess) return status_of(fault);
+  }
   const bool is_device = request.memory->kind == CISTERN_DEVICE;
   *place = {reinterpret_cast<std::uintptr_t>(context), context->epoch.load(),
             is_device ? kDeviceTraits : static_cast<std::uint32_t>(request.flags)};
@@ -71,6 +71,8 @@ cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOr
   CutFreed freed;
   const bool on_stream = order.of_stream || queue;
   auto* const stream = static_cast<CUstream>(order.of_stream ? order.stream : queue);
+  const CUresult seen = state().contexts.look_at(*place_of(place).context);
+  if (seen != kSuccess && seen != kContextIsDestroyed) return status_of(seen);
   const CUresult answer = end_cut_block(place_of(place), address, {on_stream, stream, end->waiting_bytes}, &freed);
   if (answer != kSuccess) return status_of(answer);
   end->work_waits = freed.work_waits;

@@ -44,7 +44,7 @@ CUresult export_to(SharedHeader& header, CUdeviceptr pointer) {
 InContext context_of(const SharedMemory& memory) { return InContext(static_cast<CUcontext>(memory.context)); }
 
 cistern_status make(int device, SharedHeader& header, SharedMemory* memory) {
-  const OnDevice here(any_context_is_current() ? CISTERN_CURRENT : device);
+  const OnDevice here(CurrentOr{device});
   if (!here) return status_of(here.answer());
   if (!driver_shares()) return CISTERN_NO_DRIVER;
   if (header.bytes > UINT64_MAX - kSharedWhole) return library::refused(kOutOfMemory, CISTERN_NO_MEMORY);
@@ -67,7 +67,7 @@ cistern_status give_up(const SharedMemory& memory) {
 }
 
 cistern_status open_other(int device, const SharedHeader& header, SharedMemory* memory) {
-  const OnDevice here(any_context_is_current() ? CISTERN_CURRENT : device);
+  const OnDevice here(CurrentOr{device});
   if (!here) return status_of(here.answer());
   if (!driver_shares()) return CISTERN_NO_DRIVER;
   CUipcMemHandle handle;

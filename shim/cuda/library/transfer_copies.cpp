@@ -74,7 +74,6 @@ class AtWork {
 }  // namespace
 
 cistern_status make_copy(library::CopyThread& thread, const cistern_copy_request& what) {
-  if (!driver_found()) return status_of(kNoDevice);
   if (!thread.state) thread.state = new (internal_allocate(sizeof(AtWork))) AtWork(thread.context, thread.device);
   return status_of(static_cast<AtWork*>(thread.state)->copy(what));
 }

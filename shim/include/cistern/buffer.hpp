@@ -1,10 +1,10 @@
 // Buffers of elements in memory of any kind, and views of them: parts that share the buffer's memory and keep it alive.
 //
 // Elements are copied as bytes. A buffer's memory goes back when the buffer and its last view are gone; then the driver
-// waits for work that may still use it. With OpenCL that is the work on queues that were given to calls, or to used_on:
-// they live as long as the memory. Memory that was wrapped stays the program's. Different views may be used by
-// different threads at once; their elements have no lock. Errors: result.hpp; nothing is changed by a call that is
-// refused.
+// waits for work that may still use it. That is work on any stream, unless the buffer ends with end_on(stream). With
+// OpenCL that is the work on queues that were given to calls, or to used_on: they live as long as the memory. Memory
+// that was wrapped stays the program's. Different views may be used by different threads at once; their elements have
+// no lock. Errors: result.hpp; nothing is changed by a call that is refused.
 #ifndef CISTERN_BUFFER_HPP
 #define CISTERN_BUFFER_HPP
 
@@ -35,9 +35,12 @@ class storage {
     return memory ? new (memory) storage(where, block, owned) : nullptr;
   }
   void keep() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-  void release() noexcept {
+  // `queue`: whose work may still use it; null: the queues that are known, or with CUDA all.
+  void release(void* queue = nullptr) noexcept {
+    used_on(queue);
     if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if (owned_) cistern_pool_deallocate(pool_of(where_), block_, last_queue_.load(std::memory_order_relaxed));
+    if (where_.kind == CISTERN_OPENCL) queue = last_queue_.load(std::memory_order_relaxed);
+    if (owned_) cistern_pool_deallocate(pool_of(where_), block_, queue);
     this->~storage();
     cistern_deallocate(this);
   }
@@ -79,6 +82,9 @@ class storage_ref {
     if (of_) of_->release();
   }
   storage* get() const noexcept { return of_; }
+  void release(void* queue) noexcept {
+    if (of_) std::exchange(of_, nullptr)->release(queue);
+  }
 
  private:
   storage* of_ = nullptr;
@@ -180,6 +186,11 @@ class view {
   view(detail::storage_ref of, std::size_t first, std::size_t count) noexcept
       : storage_(std::move(of)), first_(first), count_(count) {}
 
+  void end_behind(stream on) noexcept {
+    storage_.release(on.get());
+    first_ = count_ = 0;
+  }
+
  private:
   template <element U>
   friend class view;
@@ -260,6 +271,10 @@ class buffer : public view<T> {
   }
 
   view<T> all() const noexcept { return *this; }
+
+  // Ends the buffer now. If no view keeps the memory, it goes back behind the work on this stream, and no thread waits.
+  // Work on other streams that uses it has ended, or this stream follows it.
+  void end_on(stream on) noexcept { this->end_behind(on); }
 
  private:
   buffer(detail::storage_ref of, std::size_t count) noexcept : view<T>(std::move(of), 0, count) {}

@@ -200,7 +200,7 @@ CISTERN_API cistern_status cistern_opencl_deallocate(struct _cl_mem* buffer, str
 CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
 
 /* CUDA device memory from the pool, in the current context. As cuMemAlloc and cuMemFree: a deallocation waits for the
- * work of the block's context (CISTERN_DEVICE_ORDER). CISTERN_NO_DRIVER: a process without libcuda. */
+ * work of the block's context (CISTERN_DEVICE_ORDER). CISTERN_NO_DRIVER: no libcuda, or no device. */
 CISTERN_API cistern_status cistern_cuda_allocate(size_t bytes, unsigned long long* pointer);
 CISTERN_API cistern_status cistern_cuda_deallocate(unsigned long long pointer);
 

@@ -1,6 +1,10 @@
 /* CUDA's devices: what memory they have, copies between them, and managed memory. For threads, units and errors see
  * cistern.h. A device is its ordinal, as cuDeviceGet counts them; what is done on it is done in its primary context,
- * which is made at need and kept. CISTERN_NO_DRIVER: no libcuda, or no device. CISTERN_INVALID: no such device. */
+ * which is made at need and kept. The current context stays current.
+ * Calls that name no device mean the current context. A thread that has none gets, and keeps, the one that CUDA's
+ * runtime would give it: the primary one of the device that it chose with cudaSetDevice, or of the first device.
+ * The first call that needs CUDA loads libcuda and initialises it. CISTERN_NO_DRIVER: no libcuda, or no device.
+ * CISTERN_INVALID: no such device. */
 #ifndef CISTERN_DEVICE_H
 #define CISTERN_DEVICE_H
 

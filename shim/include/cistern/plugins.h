@@ -20,9 +20,8 @@ struct cistern_pool; /* as in cistern/pool.h, which may include this before it h
 /* --- Device memory in the order of a stream */
 
 /* Work on `stream` may use the block immediately; other streams' may when they follow it. `pool`: one of
- * CISTERN_DEVICE. `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A
- * block that went back on the same stream is given first: nothing waits, for what is enqueued now runs behind what used
- * it. */
+ * CISTERN_DEVICE. `device`: its ordinal, or CISTERN_CURRENT (device.h). A block that went back on the same stream is
+ * given first: nothing waits, for what is enqueued now runs behind what used it. */
 CISTERN_API cistern_status cistern_pool_allocate_on(struct cistern_pool* pool, size_t bytes, int device, void* stream,
                                                     void** block);
 /* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
