@@ -32,9 +32,9 @@ Context* Contexts::make_known(CUcontext handle, int device, bool made_by_program
 
 Context* Contexts::make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new) {
   Locked hold(making_lock_);
-  of_device.ordinal = ordinal;
   is_new = !std::exchange(of_device.is_known, true);
   if (is_new) {
+    of_device.ordinal = ordinal;
     const Options& chosen = options();
     of_device.share.proportion.set_limits(
         Proportion::limits(chosen.device_pool_percent, chosen.trim_interval, chosen.device_pool_min));
