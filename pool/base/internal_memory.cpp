@@ -21,7 +21,7 @@ constexpr std::size_t kLargest = 64 << 10;
 constexpr unsigned class_of(std::size_t bytes) {
   if (bytes <= 64) return bytes ? static_cast<unsigned>((bytes - 1) / 16) : 0;
   const auto doubling = static_cast<unsigned>(std::bit_width(bytes - 1)) - 1;
-  return 4 * (doubling - 5) + ((bytes - 1) >> (doubling - 2) & 3);
+  return 4 * (doubling - 5) + static_cast<unsigned>((bytes - 1) >> (doubling - 2) & 3);
 }
 constexpr std::size_t class_bytes(unsigned id) {
   return id < 4 ? std::size_t{id + 1} * 16 : std::size_t{id % 4 + 5} << (id / 4 + 3);
