@@ -1,17 +1,11 @@
 // The ends of a process as the rest of the shim sees them.
 #pragma once
-#include <sys/types.h>
-
-#include "pool/base/system_call.hpp"
 
 namespace cistern {
 
 // For a Cistern that was not preloaded but loaded as an OpenCL layer: no exported function of it sees exit begin, so
 // an exit handler does. Without effect when preloaded. Idempotent.
 void watch_exit_from_layer();
-
-// By the system call: a handler that interrupted a section which a lock of ours guards calls nobody else's function.
-inline pid_t this_process() { return static_cast<pid_t>(system_call(SYS_getpid)); }
 
 // False in a child of vfork, which has the parent's memory.
 bool in_own_process();

@@ -86,7 +86,7 @@ void fill(Header& made, const Plan& plan) {
   made.version = kVersion;
   made.header_bytes = kHeaderBytes;
   made.chunk_bytes = kChunkBytes;
-  made.pid = static_cast<std::uint32_t>(system_call(SYS_getpid));
+  made.pid = static_cast<std::uint32_t>(this_process());
   made.start_unix_ns = clock_ns(CLOCK_REALTIME) - nanoseconds_since_start();
   made.zero_ns = the_clock.first_ns;
   made.host_sample_bytes = plan.host_sample_bytes;

@@ -2,6 +2,7 @@
 // library that small programs do not touch otherwise.
 #pragma once
 #include <sys/syscall.h>
+#include <sys/types.h>
 
 #include <cstdint>
 
@@ -34,5 +35,9 @@ inline long system_call(long number, std::uintptr_t first = 0, std::uintptr_t se
 #error "system calls are written for x86-64 and aarch64"
 #endif
 }
+
+// By the call itself: a handler may have interrupted a section that a lock of ours guards, where no function of another
+// library is called.
+inline pid_t this_process() { return static_cast<pid_t>(system_call(SYS_getpid)); }
 
 }  // namespace cistern

@@ -46,8 +46,6 @@ std::uintptr_t word(T* pointer) {
 }
 constexpr auto kHere = static_cast<std::uintptr_t>(AT_FDCWD);
 
-int own_pid() { return static_cast<int>(system_call(SYS_getpid)); }
-
 // The names of this process's files.
 class Names {
  public:
@@ -95,7 +93,7 @@ constinit std::atomic<bool> has_ended{false}, is_writing{false};
 // Null: there is none, or it is another process's that this one was forked from.
 Page* own_page() {
   Page* const page = current.load();
-  return page && page->pid == own_pid() ? page : nullptr;
+  return page && page->pid == this_process() ? page : nullptr;
 }
 
 bool is_wanted() { return options().live != "off" || options().wake == "command"; }
@@ -128,7 +126,7 @@ std::uint64_t take_number(std::string_view& text) {
 // Where /proc is that of an outer namespace, or hides processes, it does not say when this one began.
 bool is_gone(pid_t pid, std::uint64_t start) {
   if (system_call(SYS_kill, static_cast<std::uintptr_t>(pid), 0) == -ESRCH) return true;
-  const std::int64_t began = own_number_in_proc() == own_pid() ? start_ticks(pid) : 0;
+  const std::int64_t began = own_number_in_proc() == this_process() ? start_ticks(pid) : 0;
   return began && static_cast<std::uint64_t>(began) != start;
 }
 
@@ -218,7 +216,7 @@ void make_page() {
   if (switched_off() || !is_wanted() || has_ended.load() || current.load() || system_calls_are_filtered()) return;
   if (is_making.exchange(true)) return;
   const Uncounted uncounted;
-  const int pid = own_pid();
+  const int pid = this_process();
   int error = 0;
   const Names names(pid);
   if (LivePage* const memory = make_file(names, pid, error)) {

@@ -30,8 +30,6 @@ constinit std::atomic<int> process{0};  // that has the thread
 constinit std::atomic<bool> exits{false};
 constinit std::atomic<std::uint64_t> next_trim_ns{0};
 
-int own_pid() { return static_cast<int>(system_call(SYS_getpid)); }
-
 std::uint64_t interval_ns() { return std::max<std::uint64_t>(options().maintenance, kIntervalMinNs); }
 
 bool is_scarce() { return memory_pressure.is_near_limit(coarse_monotonic_ns()) || memory_pressure.is_stalled(); }
@@ -63,12 +61,12 @@ void trim(std::uint64_t unused_ns) {
 void start() {
   if (switched_off() || exits.load() || phase() != Phase::running || system_calls_are_filtered()) return;
   if (locks_held || host::inside_allocator() || !(host::pool_serves() || gpu_state_made.load())) return;
-  if (process.exchange(own_pid()) != own_pid()) next_trim_ns = coarse_monotonic_ns() + interval_ns();
+  if (process.exchange(this_process()) != this_process()) next_trim_ns = coarse_monotonic_ns() + interval_ns();
   if (!await_requests()) process = 0;
 }
 
 void end_at_exit() {
-  if (system_calls_are_filtered() || process.load() != own_pid()) return;
+  if (system_calls_are_filtered() || process.load() != this_process()) return;
   exits = true;
   if (!locks_held && !host::inside_allocator()) dismiss_requests_at_exit();
 }

@@ -46,8 +46,6 @@ constinit std::atomic<std::uint32_t> has_left{0};  // 1: it has
 
 constexpr std::uint64_t kLookNs = 1'000'000'000;
 
-int own_pid() { return static_cast<int>(system_call(SYS_getpid)); }
-
 std::atomic<std::uint32_t>& current_bell() {
   std::atomic<std::uint32_t>* const of_page = live::bell();
   return of_page ? *of_page : own_bell;
@@ -90,7 +88,7 @@ void answer_until_dismissed() {
     const int process = asked.exchange(0);
     std::uint64_t rest_ns = kLookNs;
     if (phase() == Phase::running) {
-      if (process == own_pid()) report_now();
+      if (process == this_process()) report_now();
       live::answer();
       rest_ns = std::min(rest_ns, maintenance::work());
     }
@@ -172,7 +170,7 @@ void requests_after_fork_in_child() {
 }
 
 void request_report() {
-  asked.store(own_pid());
+  asked.store(this_process());
   ring();
 }
 

@@ -153,7 +153,7 @@ std::optional<Report> read_report(const String& text) {
 class Folder {
  public:
   explicit Folder(std::string_view parent)
-      : path_(String(parent) + "/cistern-doctor-" + number(system_call(SYS_getpid))),
+      : path_(String(parent) + "/cistern-doctor-" + number(this_process())),
         error_(static_cast<int>(-system_call(SYS_mkdirat, kHere, word(path_.c_str()), 0700))) {}
   ~Folder() {
     if (error_ != 0) return;

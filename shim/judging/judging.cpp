@@ -183,7 +183,7 @@ void drop_earlier() {
     HeldThreads held;
     Plan plan{stack_in_use,
               static_cast<int>(system_call(SYS_gettid)),
-              static_cast<int>(system_call(SYS_getpid)),
+              this_process(),
               is_on_alternate_stack(),
               at_end,
               &threads,

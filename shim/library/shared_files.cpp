@@ -73,8 +73,6 @@ long call(long number, Words... words) {
   return system_call(number, word(words)...);
 }
 
-pid_t this_process() { return static_cast<pid_t>(call(SYS_getpid)); }
-
 cistern_status status_of_system(long answer) {
   const int error = static_cast<int>(-answer);
   if (error == ENOSPC || error == ENOMEM || error == EDQUOT || error == EFBIG) return refused(error, CISTERN_NO_MEMORY);

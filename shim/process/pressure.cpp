@@ -33,7 +33,7 @@ class MemoryPressure::Look {
  public:
   explicit Look(MemoryPressure& of) : looking_(of.looking_) {
     if (system_calls_are_filtered()) return;
-    const int own = static_cast<int>(system_call(SYS_getpid));
+    const int own = this_process();
     int other = looking_.load(std::memory_order_relaxed);
     begun_ = other != own && looking_.compare_exchange_strong(other, own, std::memory_order_acquire);
   }

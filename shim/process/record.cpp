@@ -180,7 +180,7 @@ void make_recording() {
   if (system_calls_are_filtered()) return warn_later("CISTERN_RECORD: a process of few system calls is not recorded");
   const Uncounted uncounted;
   pattern = new (internal_allocate(sizeof(String))) String(absolute(asked));
-  const int pid = static_cast<int>(system_call(SYS_getpid));
+  const int pid = this_process();
   const String path = expanded_path(*pattern, pid);
   if (!can_be_made(path)) return;
   place = make_place(path, pid);
@@ -189,7 +189,7 @@ void make_recording() {
 }
 
 void end_recording() {
-  if (!place || system_calls_are_filtered() || system_call(SYS_getpid) != place->pid) return;
+  if (!place || system_calls_are_filtered() || this_process() != place->pid) return;
   if (!is_recording.exchange(false)) return;
   const Uncounted uncounted;
   if (recording::end_chunks()) {
@@ -206,7 +206,7 @@ void recording_after_fork_in_child(bool under_lock) {
   if (!place) return;
   is_forked = true;
   is_recording = true;
-  const int pid = static_cast<int>(system_call(SYS_getpid));
+  const int pid = this_process();
   if (under_lock || recording::is_writing_here() || system_calls_are_filtered()) {
     place = nullptr;
     is_recording = false;
